@@ -1,0 +1,1 @@
+"""Torpor: a long-running agent runtime, one durable actor per conversation."""
