@@ -1,0 +1,1 @@
+"""Benchmarks: each one command, each printing ratios to a floor measured in the same run."""

@@ -1,0 +1,22 @@
+"""What all tests share: the two backends, and Hypothesis without a stopwatch.
+
+An asynchronous test runs once on asyncio and once on trio. Tests of a part that only asyncio can run (sockets, the
+command line's client) opt out by overriding ``anyio_backend`` in their module or in the conftest.py of their folder:
+
+    @pytest.fixture(scope="module")
+    def anyio_backend() -> str:
+        return "asyncio"
+"""
+
+import pytest
+from hypothesis import settings
+
+# A slow machine is no failure, and no run may depend on what an earlier one left behind.
+settings.register_profile("torpor", deadline=None, derandomize=True, database=None)
+settings.load_profile("torpor")
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The backend of an asynchronous test; both, one after the other."""
+    return str(request.param)
