@@ -1,0 +1,100 @@
+"""The rules of the house are only worth having if breaking one is noticed."""
+
+import subprocess
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.support.house_rules import MAX_LINES, crossings, findings, machine_names, oversized
+
+
+def write(root: Path, name: str, text: str) -> PurePosixPath:
+    file = root / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return PurePosixPath(name)
+
+
+def test_a_module_at_the_limit_passes_and_one_line_more_does_not() -> None:
+    path = PurePosixPath("runtime/torpor/long.py")
+
+    assert list(oversized(path, "x\n" * MAX_LINES)) == []
+    assert list(oversized(path, "x\n" * (MAX_LINES + 1))) == [
+        "runtime/torpor/long.py: 601 lines, a module has at most 600"
+    ]
+
+
+def test_only_modules_have_a_size_limit() -> None:
+    assert list(oversized(PurePosixPath("constraints.txt"), "x\n" * 1000)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "see /" + "root/notes.txt",
+        "cd /" + "home/ada/src",
+        "url = 'https://pypi" + ".org/x'",
+        "https://files.pythonhosted" + ".org/x",
+    ],
+)
+def test_a_line_that_names_a_machine_or_an_index_is_found(line: str) -> None:
+    [finding] = machine_names(PurePosixPath("docs/a.md"), f"fine\n{line}\n")
+
+    assert finding.startswith("docs/a.md:2: names a machine or a package index")
+
+
+@pytest.mark.parametrize("line", ["/home/agent/home", "../shared/data", "a/work/b", "~/work/b", "http://127.0.0.1:1"])
+def test_a_path_that_exists_on_every_machine_is_no_finding(line: str) -> None:
+    assert list(machine_names(PurePosixPath("docs/a.md"), line)) == []
+
+
+def test_an_oracle_must_not_reach_the_engine_even_through_other_test_code(tmp_path: Path) -> None:
+    oracle = write(tmp_path, "tests/simulation/oracle.py", "from tests.support import ledger\n")
+    write(tmp_path, "tests/support/ledger.py", "from . import rows\n")
+    write(tmp_path, "tests/support/rows.py", "from torpor.records import journal\n")
+
+    [finding] = crossings(tmp_path, oracle)
+
+    assert finding.startswith(
+        "tests/simulation/oracle.py > tests/support/ledger.py > tests/support/rows.py: imports torpor.records"
+    )
+
+
+def test_a_test_of_an_oracle_may_import_the_engine(tmp_path: Path) -> None:
+    path = write(tmp_path, "tests/unit/test_oracle.py", "import torpor\n")
+
+    assert list(crossings(tmp_path, path)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("runtime/torpor_fake_api/app.py", "import torpor\n"),
+        ("runtime/torpor/app.py", "from torpor_fake_api import server\n"),
+        ("tools/clinic.py", "from torpor.toolhost.contract import tool\n"),
+    ],
+)
+def test_what_stands_apart_must_not_import_what_it_must_not_see(tmp_path: Path, name: str, text: str) -> None:
+    assert len(list(crossings(tmp_path, write(tmp_path, name, text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("runtime/torpor_fake_api/app.py", "import torpor_fake_api.rules\n"),
+        ("runtime/torpor/app.py", "from torpor import settings\n"),
+        ("tools/clinic.py", "from torpor import tool\n"),
+    ],
+)
+def test_what_stands_apart_may_import_its_own_side(tmp_path: Path, name: str, text: str) -> None:
+    assert list(crossings(tmp_path, write(tmp_path, name, text))) == []
+
+
+def test_files_that_are_not_yet_committed_are_judged_and_ignored_ones_are_not(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    write(tmp_path, ".gitignore", "ignored/\n")
+    write(tmp_path, "ignored/long.py", "x = 1\n" * 700)
+    write(tmp_path, "runtime/long.py", "x = 1\n" * 700)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
+
+    assert list(findings(tmp_path)) == ["runtime/long.py: 700 lines, a module has at most 600"]
