@@ -1,0 +1,75 @@
+# One environment in .venv for everything, made by uv when it is there, else by venv and pip.
+# A stamp per group of dependencies keeps repeated calls quick, and `make serve` free of what only tests need.
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
+# The first interpreter that is new enough; a name may be on PATH and still not run.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+PYTEST_ARGS ?=
+SERVE_ARGS ?=
+
+ifdef UV
+make_venv = uv venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+install = uv pip install --quiet --python $(BIN)/python -c constraints.txt
+else
+# A pip older than 25.1 does not know --group.
+make_venv = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip
+install = $(BIN)/python -m pip install --quiet -c constraints.txt
+endif
+
+.PHONY: help serve test lint soak bench transcript
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make serve       start the engine in this directory, which is an agent home'
+	@echo 'make test        run every test'
+	@echo 'make lint        style, types, import directions, rules of the house'
+	@echo 'make soak        the tests that run for minutes'
+	@echo 'make bench       the benchmarks, each with its floor'
+	@echo 'make transcript  the transcript that the README shows'
+
+serve: $(VENV)/.run
+	@$(BIN)/torpor serve $(SERVE_ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.support.house_rules
+
+soak: $(VENV)/.test
+	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+
+bench: $(VENV)/.test
+	$(BIN)/python -m bench
+
+transcript: $(VENV)/.test
+	@$(BIN)/python -m bench.transcript
+
+$(VENV)/.made:
+	@test -n '$(PYTHON)' || { echo 'no Python 3.11 or newer on PATH, install one or name it with PYTHON='; exit 1; }
+	@echo 'making the environment in $(VENV), once'
+	@$(make_venv)
+	@touch $@
+
+# Each group builds on the one before, so that parallel goals never install side by side.
+$(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.made
+	@echo 'installing the engine into $(VENV)'
+	@$(install) -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	@echo 'installing what the tests need into $(VENV)'
+	@$(install) --group test
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	@echo 'installing the linters into $(VENV)'
+	@$(install) --group dev
+	@touch $@
