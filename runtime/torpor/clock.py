@@ -1,0 +1,46 @@
+"""The clock, the ids and the randomness of the process, as ports.
+
+Everything above takes a ``Clock`` and an ``IdSource``, so that simulation can own time and names. Only this module
+and the composition root touch the real ones.
+"""
+
+import os
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for records, monotonic time for durations."""
+
+    def now_us(self) -> int:
+        """UTC, microseconds since 1970; may step."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds since an arbitrary origin; never steps back."""
+        ...
+
+
+class IdSource(Protocol):
+    """Names that never repeat within a store."""
+
+    def new_id(self) -> str:
+        """16 characters of ``[0-9a-f]``."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+class RandomIds:
+    """64 random bits from the operating system per id."""
+
+    def new_id(self) -> str:
+        return os.urandom(8).hex()

@@ -1,0 +1,343 @@
+"""Every error the engine raises, grouped by who must act on it.
+
+    TorporError
+    ├─ ClientError      the client: a frame, an id or a moment that cannot be served
+    ├─ ToolError        the model: becomes the error result of one tool call
+    ├─ ProviderError    the turn loop: what a model host answered instead of a reply
+    ├─ StoreError       the actor: whether what it wrote is durable, and whether it may go on
+    ├─ ConfigError      the operator, at start only
+    └─ InvariantBroken  us: never caught, ends the actor, says whose bug it is
+
+``code`` is stable and is what clients, logs and metrics see; the text is for people. ``retry`` tells whether doing the
+same again is safe.
+"""
+
+from enum import Enum
+from typing import ClassVar
+
+
+class Retry(Enum):
+    """What repeating the failed action may do."""
+
+    NEVER = "never"
+    """The same request fails again."""
+    SAFE = "safe"
+    """Nothing happened; the same request may succeed later."""
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    """It may have happened; find out before repeating."""
+
+
+class TorporError(Exception):
+    """Root of the tree; see the module docstring."""
+
+    code: ClassVar[str] = "internal"
+    retry: ClassVar[Retry] = Retry.NEVER
+
+
+class ClientError(TorporError):
+    """Answered to the client as ``error{code, message, retry_after_s?}``; the connection goes on unless said
+    otherwise."""
+
+    retry_after_s: float | None = None
+
+
+class BadFrame(ClientError):
+    """The frame is not JSON, not of a known type, or does not fit its schema."""
+
+    code = "bad_frame"
+
+
+class EmptyMessage(ClientError):
+    """The message holds nothing but blanks and invisible characters."""
+
+    code = "empty_message"
+
+    def __init__(self) -> None:
+        super().__init__("message has no visible text, expected at least one visible character")
+
+
+class Unauthenticated(ClientError):
+    """No token, or one that is malformed, foreign or expired."""
+
+    code = "unauthenticated"
+
+
+class NotPermitted(ClientError):
+    """The principal is known but lacks the scope that the frame needs."""
+
+    code = "not_permitted"
+
+    def __init__(self, action: str, *, scope: str) -> None:
+        super().__init__(f"{action} needs the scope {scope!r}, which the token does not carry")
+        self.action = action
+        self.scope = scope
+
+
+class UnknownConversation(ClientError):
+    """It does not exist, or is another owner's: the two are indistinguishable on purpose."""
+
+    code = "unknown_conversation"
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(f"no conversation {conversation!r} here")
+        self.conversation = conversation
+
+
+class UnknownAgent(ClientError):
+    """A conversation names an agent that the home no longer defines; its history stays readable."""
+
+    code = "unknown_agent"
+
+    def __init__(self, agent: str, *, known: tuple[str, ...]) -> None:
+        super().__init__(f"no agent {agent!r} in this home, expected one of {', '.join(known) or 'none'}")
+        self.agent = agent
+        self.known = known
+
+
+class Busy(ClientError):
+    """A bound was reached; resending the same message id later is safe."""
+
+    code = "busy"
+    retry = Retry.SAFE
+
+    def __init__(self, what: str, *, waiting: int, retry_after_s: float) -> None:
+        super().__init__(f"{what} is full ({waiting} waiting), retry in {retry_after_s:g} s under the same message id")
+        self.what = what
+        self.waiting = waiting
+        self.retry_after_s = retry_after_s
+
+
+class Rejected(ClientError):
+    """A turn is running and the sender asked for ``when_busy=reject``."""
+
+    code = "rejected"
+
+    def __init__(self, *, turn: int) -> None:
+        super().__init__(f"turn {turn} is running and the message asked to be rejected when busy")
+        self.turn = turn
+
+
+class NotNow(ClientError):
+    """A hibernate met a turn that did not end within its deadline."""
+
+    code = "not_now"
+    retry = Retry.SAFE
+
+    def __init__(self, *, turn: int, deadline_s: float) -> None:
+        super().__init__(f"turn {turn} is still running after {deadline_s:g} s, cancel it or retry later")
+        self.turn = turn
+        self.deadline_s = deadline_s
+
+
+class NothingToCancel(ClientError):
+    """No turn is running."""
+
+    code = "nothing_to_cancel"
+
+    def __init__(self) -> None:
+        super().__init__("no turn is running in this conversation")
+
+
+class Quarantined(ClientError):
+    """The conversation's journal cannot be trusted; only an operator brings it back."""
+
+    code = "quarantined"
+
+    def __init__(self, conversation: str, *, reason: str) -> None:
+        super().__init__(f"conversation {conversation!r} is quarantined ({reason}), an operator must release it")
+        self.conversation = conversation
+        self.reason = reason
+
+
+class Unavailable(ClientError):
+    """The server cannot serve this now: draining, restarting the actor, or out of storage."""
+
+    code = "unavailable"
+    retry = Retry.SAFE
+
+    def __init__(self, why: str, *, retry_after_s: float) -> None:
+        super().__init__(f"{why}, retry in {retry_after_s:g} s under the same message id")
+        self.why = why
+        self.retry_after_s = retry_after_s
+
+
+class ToolError(TorporError):
+    """Raised by a tool or its host; the model reads the text as the call's error result."""
+
+    code = "tool_failed"
+
+
+class ToolInputInvalid(ToolError):
+    """The model's arguments do not fit the tool's schema."""
+
+    code = "tool_input_invalid"
+
+
+class ToolUnknown(ToolError):
+    """The model named a tool that is not offered."""
+
+    code = "tool_unknown"
+
+    def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
+        super().__init__(f"no tool {name!r} is offered, expected one of {', '.join(known)}")
+        self.name = name
+        self.known = known
+
+
+class ToolTimedOut(ToolError):
+    """The tool's own deadline passed."""
+
+    code = "tool_timed_out"
+    retry = Retry.UNKNOWN_OUTCOME
+
+    def __init__(self, name: str, *, deadline_s: float) -> None:
+        super().__init__(f"tool {name!r} did not finish within {deadline_s:g} s")
+        self.name = name
+        self.deadline_s = deadline_s
+
+
+class ToolRefused(ToolError):
+    """Raised by a tool to deny a call; nothing was done."""
+
+    code = "tool_refused"
+
+
+class ToolFailed(ToolError):
+    """Raised by a tool that tried and failed in a way the model should read about."""
+
+    code = "tool_failed"
+
+
+class ProviderError(TorporError):
+    """What a model host answered instead of a reply; the turn loop has one defined answer to each."""
+
+    code = "model_failed"
+
+
+class ProviderUnavailable(ProviderError):
+    """The host cannot be reached, or failed on its side."""
+
+    code = "model_unavailable"
+    retry = Retry.SAFE
+
+
+class RequestInvalid(ProviderError):
+    """The host refused the request itself; the same request fails again."""
+
+    code = "model_request_invalid"
+
+
+class StoreError(TorporError):
+    """Root of what the stores raise."""
+
+    code = "store_failed"
+
+
+class Fenced(StoreError):
+    """A newer fencing token exists: stop at once, write nothing."""
+
+    code = "fenced"
+
+    def __init__(self, key: str, *, fence: int, newer: int) -> None:
+        super().__init__(f"conversation {key!r} is fenced by {newer}, this writer holds {fence}")
+        self.key = key
+        self.fence = fence
+        self.newer = newer
+
+
+class WrongSequence(StoreError):
+    """The journal's head is not where the writer expected it; nothing was written."""
+
+    code = "wrong_sequence"
+
+    def __init__(self, key: str, *, expected_seq: int, head_seq: int) -> None:
+        super().__init__(f"conversation {key!r} has its head at {head_seq}, expected {expected_seq}")
+        self.key = key
+        self.expected_seq = expected_seq
+        self.head_seq = head_seq
+
+
+class DuplicateMessage(StoreError):
+    """A client message id of the batch is already in the index; nothing was written."""
+
+    code = "duplicate_message"
+
+    def __init__(self, key: str, *, message_id: str, receipt: bytes) -> None:
+        super().__init__(f"message {message_id!r} of conversation {key!r} was accepted before")
+        self.key = key
+        self.message_id = message_id
+        self.receipt = receipt
+
+
+class LeaseHeld(StoreError):
+    """Another supervisor holds the conversation."""
+
+    code = "lease_held"
+    retry = Retry.SAFE
+
+    def __init__(self, key: str, *, holder: str, until_us: int) -> None:
+        super().__init__(f"conversation {key!r} is leased to {holder!r} until {until_us} us")
+        self.key = key
+        self.holder = holder
+        self.until_us = until_us
+
+
+class StoreFull(StoreError):
+    """The medium is full; all of the batch is refused and nothing was written."""
+
+    code = "store_full"
+    retry = Retry.SAFE
+
+
+class StoreUnavailable(StoreError):
+    """The write may or may not have happened: re-read the head and compare the batch id."""
+
+    code = "store_unavailable"
+    retry = Retry.UNKNOWN_OUTCOME
+
+
+class JournalCorrupt(StoreError):
+    """Records that cannot be read, decoded or continued; the conversation is quarantined."""
+
+    code = "journal_corrupt"
+
+    def __init__(self, key: str, *, reason: str) -> None:
+        super().__init__(f"journal of {key!r} cannot be continued: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class StoreUnusable(StoreError):
+    """The store as a whole cannot be opened: locked, corrupt, or of a newer schema."""
+
+    code = "store_unusable"
+
+
+class ConfigError(TorporError):
+    """A value in the home or the environment is not usable; names file, key, what was found and what was expected."""
+
+    code = "config_invalid"
+
+    def __init__(self, where: str, *, key: str, found: object, expected: str) -> None:
+        super().__init__(f"{where}: {key} is {found!r}, expected {expected}")
+        self.where = where
+        self.key = key
+        self.found = found
+        self.expected = expected
+
+
+class InvariantBroken(TorporError):
+    """A bug of ours; never caught."""
+
+    code = "invariant_broken"
+
+
+class IllegalTransition(InvariantBroken):
+    """A state machine met a signal that its table does not list."""
+
+    code = "illegal_transition"
+
+    def __init__(self, state: Enum, signal: Enum) -> None:
+        super().__init__(f"{signal.name} is not expected in state {state.name}")
+        self.state = state
+        self.signal = signal

@@ -1,0 +1,53 @@
+"""What an actor can be asked to do, and what it answers.
+
+A command is a request; what became of it is in the journal. Answers are given only once the record they speak of is
+durable.
+"""
+
+import msgspec
+
+from torpor.records.ids import MessageId
+from torpor.records.journal import WhenBusy
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Proof that a message is durable; a resend of the same id gets the first one again."""
+
+    message_id: MessageId
+    event: int
+    """Number of its ``message.received`` event."""
+    at_us: int
+    position: int = 0
+    """Messages that were ahead of it, the running turn's included."""
+
+
+class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by a ``Receipt``. ``text`` has been cleaned and is not blank."""
+
+    message_id: MessageId
+    principal: str
+    text: str
+    cleaned: int = 0
+    when_busy: WhenBusy = WhenBusy.QUEUE
+    agent: str = ""
+    """Only read when this message creates the conversation; empty for the home's default agent."""
+
+
+class CancelTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by the number of the turn that ended, once its end is durable."""
+
+    principal: str
+    reason: str = "client"
+
+
+class Hibernate(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by True once the actor has left, or ``NotNow`` after ``deadline_s`` of a running turn."""
+
+    deadline_s: float = 0.0
+
+
+class Wake(msgspec.Struct, frozen=True, kw_only=True):
+    """Thaw, and go on with whatever is due. Answered by True once the state is loaded."""
+
+
+Command = SendMessage | CancelTurn | Hibernate | Wake

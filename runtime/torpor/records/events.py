@@ -1,0 +1,108 @@
+"""Events: the public projection of records, and the ephemeral lane beside them.
+
+Events are numbered, durable and replayed. Deltas and progress are neither: they may be dropped, and they never mean
+success.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import Effect, Outcome
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """The header every event carries."""
+
+    event: int
+    at_us: int
+    turn: int = 0
+
+
+class MessageReceivedEvent(Event, frozen=True, tag="message.received"):
+    message_id: MessageId
+    principal: str
+    text: str
+    cleaned: int = 0
+
+
+class TurnStartedEvent(Event, frozen=True, tag="turn.started"):
+    messages: tuple[MessageId, ...]
+
+
+class ReplyFinishedEvent(Event, frozen=True, tag="reply.finished"):
+    """One model reply is complete; the turn goes on when it asked for tools."""
+
+    call: str
+    text: str
+    tool_calls: int = 0
+    stop_reason: str = ""
+
+
+class ToolStartedEvent(Event, frozen=True, tag="tool.started"):
+    call_id: CallId
+    name: str
+    effect: Effect
+
+
+class ToolFinishedEvent(Event, frozen=True, tag="tool.finished"):
+    call_id: CallId
+    name: str
+    outcome: Outcome
+
+
+class ToolLateEvent(Event, frozen=True, tag="tool.late"):
+    """A write whose outcome had been given as unknown ended after all."""
+
+    call_id: CallId
+    name: str
+    of_turn: int
+    outcome: Outcome
+
+
+class TurnFinishedEvent(Event, frozen=True, tag="turn.finished"):
+    pass
+
+
+class TurnCancelledEvent(Event, frozen=True, tag="turn.cancelled"):
+    reason: str
+    text: str = ""
+    """What had been said of the reply that was cut."""
+
+
+class TurnFailedEvent(Event, frozen=True, tag="turn.failed"):
+    code: str
+    detail: str
+    text: str = ""
+    """What had been said of the reply that was lost."""
+
+
+AnyEvent: TypeAlias = (
+    MessageReceivedEvent
+    | TurnStartedEvent
+    | ReplyFinishedEvent
+    | ToolStartedEvent
+    | ToolFinishedEvent
+    | ToolLateEvent
+    | TurnFinishedEvent
+    | TurnCancelledEvent
+    | TurnFailedEvent
+)
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the reply that is being written."""
+
+    call: str
+    offset: int
+    """Where ``text`` begins in the text of ``call``, in Unicode code points."""
+    text: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running tool says of itself."""
+
+    call_id: CallId
+    name: str
+    text: str

@@ -1,0 +1,230 @@
+"""The wire: what clients and the gateway say to each other under ``torpor.v1``.
+
+JSON text frames with the tag in ``frame``. A client ignores fields and event types that it does not know; the gateway
+answers a frame it does not know with ``error``. ``ref`` is the client's own name for a request and comes back with
+whatever answers it.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from torpor.records.events import AnyEvent
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import WhenBusy
+
+SUBPROTOCOL = "torpor.v1"
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """The last event a client has seen; of another epoch, or ahead of the journal, it is answered by ``reload``."""
+
+    epoch: int = 1
+    event: int
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """What to watch; without a cursor it starts with ``reload``."""
+
+    conversation: str
+    cursor: Cursor | None = None
+
+
+class ClientFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame"):
+    """Root of what a client sends. Any order of first frames is legal: those before ``hello`` are held, bounded."""
+
+    ref: str = ""
+
+
+class Hello(ClientFrame, frozen=True, tag="hello"):
+    """Who I am (unless a header said so) and what I watch."""
+
+    token: str = ""
+    subscriptions: tuple[Subscription, ...] = ()
+
+
+class Subscribe(ClientFrame, frozen=True, tag="subscribe"):
+    """Watch one more; again for the same conversation starts over from the new cursor."""
+
+    subscription: Subscription
+
+
+class Unsubscribe(ClientFrame, frozen=True, tag="unsubscribe"):
+    conversation: str
+
+
+class Send(ClientFrame, frozen=True, tag="send"):
+    """A message; creates the conversation when it does not exist yet. Answered by ``accepted`` or ``error``."""
+
+    conversation: str
+    message_id: MessageId
+    text: str
+    when_busy: WhenBusy = WhenBusy.QUEUE
+    agent: str = ""
+
+
+class Cancel(ClientFrame, frozen=True, tag="cancel"):
+    """End the running turn. Answered by ``done`` once its end is durable."""
+
+    conversation: str
+
+
+class Ack(ClientFrame, frozen=True, tag="ack"):
+    """I have everything up to ``event``; not answered."""
+
+    conversation: str
+    event: int
+
+
+class ListConversations(ClientFrame, frozen=True, tag="list"):
+    """One's own conversations; with the operator scope those of everybody. Answered by ``result``."""
+
+    limit: int = 200
+    after: str = ""
+    """Path ``tenant/owner/conversation`` of the last row seen."""
+
+
+class HibernateConversation(ClientFrame, frozen=True, tag="hibernate"):
+    """Operator. Answered by ``done`` or ``error{not_now}``."""
+
+    path: str
+    deadline_s: float = 0.0
+
+
+class ThawConversation(ClientFrame, frozen=True, tag="thaw"):
+    """Operator. Answered by ``done``."""
+
+    path: str
+
+
+class InspectConversation(ClientFrame, frozen=True, tag="inspect"):
+    """Operator. The journal's records after ``seq``. Answered by ``result``."""
+
+    path: str
+    seq: int = 0
+    limit: int = 500
+
+
+AnyClientFrame: TypeAlias = (
+    Hello
+    | Subscribe
+    | Unsubscribe
+    | Send
+    | Cancel
+    | Ack
+    | ListConversations
+    | HibernateConversation
+    | ThawConversation
+    | InspectConversation
+)
+
+
+class ServerFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omit_defaults=True):
+    """Root of what the gateway sends."""
+
+
+class Welcome(ServerFrame, frozen=True, tag="welcome"):
+    """The answer to ``hello``."""
+
+    principal: str
+    tenant: str
+    owner: str
+    scopes: tuple[str, ...]
+    ref: str = ""
+
+
+class Accepted(ServerFrame, frozen=True, tag="accepted"):
+    """The message is durable. The first receipt again for a resend."""
+
+    conversation: str
+    message_id: MessageId
+    event: int
+    position: int = 0
+    ref: str = ""
+
+
+class EventFrame(ServerFrame, frozen=True, tag="event"):
+    """One numbered event: contiguous within its conversation and epoch."""
+
+    conversation: str
+    epoch: int
+    event: AnyEvent
+
+
+class DeltaFrame(ServerFrame, frozen=True, tag="delta"):
+    """A piece of the reply being written; a new ``call`` replaces the old one's text. Never a success."""
+
+    conversation: str
+    call: str
+    offset: int
+    text: str
+
+
+class ProgressFrame(ServerFrame, frozen=True, tag="progress"):
+    """What a running tool says of itself. Ephemeral like a delta."""
+
+    conversation: str
+    call_id: CallId
+    name: str
+    text: str
+
+
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the conversation is doing, from the same read as the head it comes with."""
+
+    state: str
+    """``new`` (nothing written yet), ``rest``, ``running`` or ``quarantined``."""
+    turn: int = 0
+    waiting: int = 0
+    """Messages accepted and not yet taken by a turn."""
+
+
+class Reload(ServerFrame, frozen=True, tag="reload"):
+    """Start over: this is the state, and events go on after ``head``."""
+
+    conversation: str
+    epoch: int
+    head: int
+    status: RunStatus
+    events: tuple[AnyEvent, ...] = ()
+    """The latest events up to ``head``, oldest first; as many as the gateway keeps for a reload."""
+
+
+class Resumed(ServerFrame, frozen=True, tag="resumed"):
+    """The cursor is good: the events after it follow, then live ones."""
+
+    conversation: str
+    epoch: int
+    head: int
+    status: RunStatus
+
+
+class Done(ServerFrame, frozen=True, tag="done"):
+    """What ``ref`` asked for has happened and is durable."""
+
+    ref: str
+
+
+class Result(ServerFrame, frozen=True, tag="result"):
+    """Facts that ``ref`` asked for."""
+
+    ref: str
+    rows: tuple[dict[str, Any], ...]
+    more: bool = False
+    """There are rows behind these."""
+
+
+class ErrorFrame(ServerFrame, frozen=True, tag="error"):
+    """A stable code, a message for people, and when to try again if that can help."""
+
+    code: str
+    message: str
+    retry_after_s: float | None = None
+    ref: str = ""
+    conversation: str = ""
+    message_id: str = ""
+
+
+AnyServerFrame: TypeAlias = (
+    Welcome | Accepted | EventFrame | DeltaFrame | ProgressFrame | Reload | Resumed | Done | Result | ErrorFrame
+)

@@ -1,0 +1,29 @@
+"""Names of things: who owns a conversation, which one it is, which message was meant."""
+
+import re
+from typing import Final, NewType
+
+import msgspec
+
+MessageId = NewType("MessageId", str)
+"""Chosen by the client, unique within the conversation; a resend carries the same one."""
+CallId = NewType("CallId", str)
+"""The model's id of one tool call, unique within the conversation."""
+
+CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What a conversation id and a message id must match in full."""
+OWNER_ID: Final = re.compile(r"[^/\x00-\x20\x7f]{1,128}")
+"""What a tenant and an owner must match in full: no slash, no blanks, no controls."""
+
+
+class ConversationKey(msgspec.Struct, frozen=True, order=True):
+    """The only name by which a store is asked: the owner's, never a bare id."""
+
+    tenant: str
+    owner: str
+    conversation: str
+
+    @property
+    def path(self) -> str:
+        """``tenant/owner/conversation``, as people write it."""
+        return f"{self.tenant}/{self.owner}/{self.conversation}"

@@ -1,0 +1,246 @@
+"""The records of a conversation's journal: one committed fact each.
+
+Frozen, explicitly tagged, JSON. Fields are only ever added, with defaults; a changed meaning is a new tag. A record is
+neither a database row (the store's), nor a wire frame (the gateway's), nor an event (its public projection, made in
+``conversation.publish``). A kind is defined when it is first written, not before.
+"""
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from torpor.records.blocks import Block
+from torpor.records.ids import CallId, MessageId
+
+
+class WhenBusy(StrEnum):
+    """What the sender wants done with a message that meets a running turn."""
+
+    QUEUE = "queue"
+    """A turn of its own, after those already waiting."""
+    STEER = "steer"
+    """Joins the running turn at its next model call, or becomes the next turn."""
+    INTERRUPT = "interrupt"
+    """Cancels the running turn and is next."""
+    REJECT = "reject"
+    """Is refused; nothing is recorded."""
+
+
+class Effect(StrEnum):
+    """What a tool does to the world; undeclared means write."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class StepKind(StrEnum):
+    """Steps that act on the outside, and so can crash half-way."""
+
+    CALL_MODEL = "call_model"
+    RUN_TOOLS = "run_tools"
+
+
+class Outcome(StrEnum):
+    """How a tool call ended; the result block tells the model the same in words."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    """It ran and failed, or its arguments or name were not usable."""
+    DENIED = "denied"
+    """Refused by the tool or by policy; nothing was done."""
+    NEVER_STARTED = "never_started"
+    """Settled before it began; nothing was done."""
+    INTERRUPTED = "interrupted"
+    """Stopped while running; a read, so nothing can have changed."""
+    UNKNOWN = "unknown"
+    """Stopped, lost or timed out while running; a write, so its effect is unknown."""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens as the model host reports them; context used is the sum of all four."""
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """The header every record carries."""
+
+    seq: int = 0
+    """Contiguous per conversation from 1; 0 before it is numbered. Never shown to clients."""
+    at_us: int = 0
+    """UTC, microseconds."""
+    turn: int = 0
+    """The turn it belongs to; 0 for none."""
+    event: int = 0
+    """Contiguous per conversation from 1 over the records with a public side; 0 for the others."""
+
+
+class ConversationCreated(Record, frozen=True, tag="conversation_created"):
+    """Always the first record."""
+
+    agent: str
+    title: str = ""
+
+
+class MessageReceived(Record, frozen=True, tag="message_received"):
+    """A client's message, durable and so acknowledged; it waits until a turn takes it."""
+
+    message_id: MessageId
+    principal: str
+    blocks: tuple[Block, ...]
+    when_busy: WhenBusy = WhenBusy.QUEUE
+    cleaned: int = 0
+    """How many characters were replaced because they cannot be stored or sent."""
+
+
+class PreambleChanged(Record, frozen=True, tag="preamble_changed"):
+    """What stands before the messages of a request, whole: ``{"model", "max_tokens", "system", "tools", …}``."""
+
+    digest: str
+    """sha256 of the canonical body, hex; the hash chain starts from it."""
+    body: msgspec.Raw
+
+
+class TurnPrepared(Record, frozen=True, tag="turn_prepared"):
+    """A turn begins: these messages enter the model's view, after the notes that waited for a user message."""
+
+    messages: tuple[MessageId, ...]
+
+
+class AttemptStarted(Record, frozen=True, tag="attempt_started"):
+    """A step that acts on the outside begins again; committed before it does."""
+
+    step: StepKind
+    round: int
+    attempt: int
+    """From 2: the first attempt needs no record of its own."""
+
+
+class ModelRequested(Record, frozen=True, tag="model_requested"):
+    """A request as it is sent: preamble and the messages up to ``link``."""
+
+    call: str
+    """Names this model call towards clients; a new attempt is a new call."""
+    round: int
+    preamble: str
+    link: str
+    """Last link of the hash chain over the messages, hex."""
+    sections: dict[str, int]
+    """Estimated tokens by section of the request."""
+    joined: tuple[MessageId, ...] = ()
+    """Messages that steer: they enter the view here, behind the results of the round before."""
+    purpose: str = "turn"
+
+
+class ModelReplied(Record, frozen=True, tag="model_replied"):
+    """A complete reply, block for block as the host sent it."""
+
+    call: str
+    round: int
+    blocks: tuple[Block, ...]
+    stop_reason: str
+    usage: Usage = Usage()
+    model: str = ""
+    request_id: str = ""
+
+
+class ModelFailed(Record, frozen=True, tag="model_failed"):
+    """A model call that ended without a complete reply."""
+
+    call: str
+    round: int
+    code: str
+    detail: str = ""
+
+
+class ToolStarted(Record, frozen=True, tag="tool_started"):
+    """A tool call is about to act; for a write this is durable before it does."""
+
+    call_id: CallId
+    name: str
+    effect: Effect
+    idempotency_key: str
+
+
+class ToolFinished(Record, frozen=True, tag="tool_finished"):
+    """The one result of a tool call."""
+
+    call_id: CallId
+    name: str
+    outcome: Outcome
+    block: Block
+    handle: str = ""
+    """Where the whole result lies when ``block`` holds only a part of it."""
+    cleaned: int = 0
+    """How many characters were replaced because they cannot be stored or sent."""
+
+
+class LateResult(Record, frozen=True, tag="late_result"):
+    """A write that was settled as unknown ended after all; the note reaches the model at its next turn."""
+
+    call_id: CallId
+    name: str
+    of_turn: int
+    outcome: Outcome
+    note: Block
+
+
+class TurnFinished(Record, frozen=True, tag="turn_finished"):
+    """The reply is complete."""
+
+
+class TurnCancelled(Record, frozen=True, tag="turn_cancelled"):
+    """The turn was ended early on purpose; what was said so far is kept."""
+
+    reason: str
+    """``client``, ``operator`` or ``interrupt`` (a message asked for it)."""
+    partial: tuple[Block, ...] = ()
+    """Finished blocks and the text so far of the reply that was cut."""
+    note: Block | None = None
+    """Tells the model, in its next user message, that its reply was cut."""
+
+
+class TurnFailed(Record, frozen=True, tag="turn_failed"):
+    """The turn could not be completed; its message stays in the view, marked by the note."""
+
+    code: str
+    detail: str
+    note: Block
+    partial: tuple[Block, ...] = ()
+    """Finished blocks and the text so far of the reply that was lost."""
+
+
+JournalRecord: TypeAlias = (
+    ConversationCreated
+    | MessageReceived
+    | PreambleChanged
+    | TurnPrepared
+    | AttemptStarted
+    | ModelRequested
+    | ModelReplied
+    | ModelFailed
+    | ToolStarted
+    | ToolFinished
+    | LateResult
+    | TurnFinished
+    | TurnCancelled
+    | TurnFailed
+)
+"""Any record of a journal."""
+
+PUBLIC_RECORDS: Final = (
+    MessageReceived,
+    TurnPrepared,
+    ModelReplied,
+    ToolStarted,
+    ToolFinished,
+    LateResult,
+    TurnFinished,
+    TurnCancelled,
+    TurnFailed,
+)
+"""Records with a public side: they carry an event number and are projected by ``conversation.publish``."""
