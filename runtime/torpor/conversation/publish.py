@@ -1,0 +1,110 @@
+"""Record to event: the one place where a private fact gets its public face."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from torpor.records.blocks import Block, head_of
+from torpor.records.events import (
+    AnyEvent,
+    MessageReceivedEvent,
+    ReplyFinishedEvent,
+    ToolFinishedEvent,
+    ToolLateEvent,
+    ToolStartedEvent,
+    TurnCancelledEvent,
+    TurnFailedEvent,
+    TurnFinishedEvent,
+    TurnStartedEvent,
+)
+from torpor.records.journal import (
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelReplied,
+    Record,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+)
+
+
+def event_of(record: JournalRecord) -> AnyEvent | None:
+    """The public projection of ``record``; None when it has none."""
+    project = _PROJECTIONS.get(type(record))
+    return project(record) if project else None
+
+
+def text_of(blocks: Iterable[Block]) -> str:
+    """What people read of these blocks: the text ones, joined without a separator as the deltas were."""
+    return "".join(head.text for head in map(head_of, blocks) if head.type == "text")
+
+
+def _head(record: Record) -> dict[str, int]:
+    return {"event": record.event, "at_us": record.at_us, "turn": record.turn}
+
+
+def _message_received(record: MessageReceived) -> AnyEvent:
+    return MessageReceivedEvent(
+        **_head(record),
+        message_id=record.message_id,
+        principal=record.principal,
+        text=text_of(record.blocks),
+        cleaned=record.cleaned,
+    )
+
+
+def _turn_started(record: TurnPrepared) -> AnyEvent:
+    return TurnStartedEvent(**_head(record), messages=record.messages)
+
+
+def _reply_finished(record: ModelReplied) -> AnyEvent:
+    heads = [head_of(block) for block in record.blocks]
+    return ReplyFinishedEvent(
+        **_head(record),
+        call=record.call,
+        text="".join(head.text for head in heads if head.type == "text"),
+        tool_calls=sum(head.type == "tool_use" for head in heads),
+        stop_reason=record.stop_reason,
+    )
+
+
+def _tool_started(record: ToolStarted) -> AnyEvent:
+    return ToolStartedEvent(**_head(record), call_id=record.call_id, name=record.name, effect=record.effect)
+
+
+def _tool_finished(record: ToolFinished) -> AnyEvent:
+    return ToolFinishedEvent(**_head(record), call_id=record.call_id, name=record.name, outcome=record.outcome)
+
+
+def _tool_late(record: LateResult) -> AnyEvent:
+    return ToolLateEvent(
+        **_head(record), call_id=record.call_id, name=record.name, of_turn=record.of_turn, outcome=record.outcome
+    )
+
+
+def _turn_finished(record: TurnFinished) -> AnyEvent:
+    return TurnFinishedEvent(**_head(record))
+
+
+def _turn_cancelled(record: TurnCancelled) -> AnyEvent:
+    return TurnCancelledEvent(**_head(record), reason=record.reason, text=text_of(record.partial))
+
+
+def _turn_failed(record: TurnFailed) -> AnyEvent:
+    return TurnFailedEvent(**_head(record), code=record.code, detail=record.detail, text=text_of(record.partial))
+
+
+_PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
+    MessageReceived: _message_received,
+    TurnPrepared: _turn_started,
+    ModelReplied: _reply_finished,
+    ToolStarted: _tool_started,
+    ToolFinished: _tool_finished,
+    LateResult: _tool_late,
+    TurnFinished: _turn_finished,
+    TurnCancelled: _turn_cancelled,
+    TurnFailed: _turn_failed,
+}

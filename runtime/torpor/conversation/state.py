@@ -1,0 +1,334 @@
+"""What a conversation is, folded from its journal.
+
+``fold(records[:n])`` is all there is: a snapshot is this state at ``n``, recovery is this fold and nothing else. One
+function per family of records; each takes a state and gives the next. Records that contradict what came before raise
+``BadHistory``, which quarantines the conversation: a journal is never bent to fit.
+
+A round is one model reply with the calls it asked for. Until it closes it lives in the turn; it enters the view
+whole, reply and results together, so half a pair cannot be expressed.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.view import Preamble, View
+from torpor.records.blocks import Block, head_of
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import (
+    PUBLIC_RECORDS,
+    AttemptStarted,
+    ConversationCreated,
+    Effect,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    Record,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    Usage,
+    WhenBusy,
+)
+
+
+class BadHistory(ValueError):
+    """A record cannot follow the records before it."""
+
+
+class CallStatus(StrEnum):
+    """Where a tool call stands."""
+
+    INTENDED = "intended"
+    STARTED = "started"
+    SETTLED = "settled"
+
+
+class CallState(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call: a single thing with a state, never two messages."""
+
+    id: CallId
+    name: str
+    arguments: msgspec.Raw
+    status: CallStatus = CallStatus.INTENDED
+    effect: Effect = Effect.WRITE
+    idempotency_key: str = ""
+    outcome: Outcome | None = None
+    result: Block | None = None
+
+
+class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Accepted, not yet taken by a turn."""
+
+    id: MessageId
+    principal: str
+    blocks: tuple[Block, ...]
+    when_busy: WhenBusy
+
+
+class TurnState(msgspec.Struct, frozen=True, kw_only=True):
+    """The running turn."""
+
+    number: int
+    messages: tuple[MessageId, ...]
+    principal: str
+    round: int = 0
+    """Of the last model request; 0 before the first."""
+    call: str = ""
+    """The model call that has no reply yet; empty otherwise."""
+    attempts: int = 0
+    """Made at the step that is open: a model call without its reply, or a batch of calls."""
+    reply: tuple[Block, ...] | None = None
+    """Of the open round."""
+    stop_reason: str = ""
+    calls: tuple[CallState, ...] = ()
+    """Of the open round, in the model's order."""
+
+    @property
+    def open_calls(self) -> tuple[CallState, ...]:
+        return tuple(call for call in self.calls if call.status is not CallStatus.SETTLED)
+
+
+class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of it."""
+
+    seq: int = 0
+    event: int = 0
+    agent: str = ""
+    title: str = ""
+    turns: int = 0
+    """Turns begun so far."""
+    preamble: Preamble = Preamble()
+    view: View = View()
+    notes: tuple[Block, ...] = ()
+    """Said to the model at the head of its next user message."""
+    queued: tuple[QueuedMessage, ...] = ()
+    turn: TurnState | None = None
+    lost_calls: tuple[CallId, ...] = ()
+    """Writes of earlier turns settled as unknown that may still end; bounded by ``LOST_CALLS_MAX``."""
+    last_usage: Usage = Usage()
+    """Of the last reply."""
+    measured_bytes: int = 0
+    """Size of the view that ``last_usage`` counted."""
+
+
+LOST_CALLS_MAX: Final = 32
+
+
+def fold(state: ConversationState, records: Iterable[JournalRecord]) -> ConversationState:
+    """The state after ``records``.
+
+    Raises: BadHistory: a record's number, turn or content contradicts the state before it.
+    """
+    for record in records:
+        state = _advanced(_FOLDS[type(record)](state, record), record)
+    return state
+
+
+def _advanced(state: ConversationState, record: Record) -> ConversationState:
+    if record.seq != state.seq + 1:
+        raise BadHistory(f"record {record.seq} follows record {state.seq}")
+    event = state.event + isinstance(record, PUBLIC_RECORDS)
+    if record.event not in (0, event) or (record.event == 0) == isinstance(record, PUBLIC_RECORDS):
+        raise BadHistory(f"record {record.seq} carries event {record.event}, the last event was {state.event}")
+    return msgspec.structs.replace(state, seq=record.seq, event=event)
+
+
+def _created(state: ConversationState, record: ConversationCreated) -> ConversationState:
+    if state.seq:
+        raise BadHistory(f"record {record.seq} creates a conversation that exists")
+    return msgspec.structs.replace(state, agent=record.agent, title=record.title)
+
+
+def _received(state: ConversationState, record: MessageReceived) -> ConversationState:
+    """Queue in order of arrival; one that interrupts goes before those that wait, after earlier ones that interrupt."""
+    message = QueuedMessage(
+        id=record.message_id, principal=record.principal, blocks=record.blocks, when_busy=record.when_busy
+    )
+    interrupts = record.when_busy is WhenBusy.INTERRUPT and state.turn is not None
+    if not interrupts:
+        return msgspec.structs.replace(state, queued=(*state.queued, message))
+    first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
+    return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]))
+
+
+def _preamble_changed(state: ConversationState, record: PreambleChanged) -> ConversationState:
+    return msgspec.structs.replace(state, preamble=Preamble(digest=record.digest, body=record.body))
+
+
+def _turn_prepared(state: ConversationState, record: TurnPrepared) -> ConversationState:
+    if state.turn is not None:
+        raise BadHistory(f"record {record.seq} begins turn {record.turn} while turn {state.turn.number} runs")
+    if record.turn != state.turns + 1:
+        raise BadHistory(f"record {record.seq} begins turn {record.turn}, the last one was {state.turns}")
+    taken, rest = _taken(state.queued, record.messages, record)
+    blocks = (*state.notes, *(block for message in taken for block in message.blocks))
+    turn = TurnState(number=record.turn, messages=record.messages, principal=taken[-1].principal)
+    return msgspec.structs.replace(
+        state, turns=record.turn, turn=turn, queued=rest, notes=(), view=state.view.extended("user", blocks)
+    )
+
+
+def _taken(
+    queued: tuple[QueuedMessage, ...], ids: tuple[MessageId, ...], record: Record
+) -> tuple[list[QueuedMessage], tuple[QueuedMessage, ...]]:
+    by_id = {message.id: message for message in queued}
+    if not ids or not set(ids) <= by_id.keys():
+        raise BadHistory(f"record {record.seq} takes messages {ids!r}, waiting are {tuple(by_id)!r}")
+    return [by_id[id_] for id_ in ids], tuple(message for message in queued if message.id not in ids)
+
+
+def _attempt_started(state: ConversationState, record: AttemptStarted) -> ConversationState:
+    turn = _running(state, record)
+    return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, attempts=record.attempt))
+
+
+def _model_requested(state: ConversationState, record: ModelRequested) -> ConversationState:
+    turn = _running(state, record)
+    view = _round_closed(state.view, turn, record)
+    taken: list[QueuedMessage] = []
+    rest, messages = state.queued, turn.messages
+    if record.joined:
+        taken, rest = _taken(state.queued, record.joined, record)
+        view = view.extended("user", (block for message in taken for block in message.blocks))
+        messages = (*turn.messages, *record.joined)
+    if record.link != view.link.hex():
+        raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
+    attempts = turn.attempts if record.round == turn.round else 1
+    requested = TurnState(
+        number=turn.number,
+        messages=messages,
+        principal=taken[-1].principal if taken else turn.principal,
+        round=record.round,
+        call=record.call,
+        attempts=max(attempts, 1),
+    )
+    return msgspec.structs.replace(state, view=view, queued=rest, turn=requested)
+
+
+def _round_closed(view: View, turn: TurnState, record: Record) -> View:
+    """The view with the open round's reply and results in it, in the model's order of calls."""
+    if turn.open_calls:
+        raise BadHistory(f"record {record.seq} leaves calls {tuple(call.id for call in turn.open_calls)!r} open")
+    if turn.reply:
+        view = view.extended("assistant", turn.reply)
+    results = [call.result for call in turn.calls if call.result is not None]
+    return view.extended("user", results) if results else view
+
+
+def _model_replied(state: ConversationState, record: ModelReplied) -> ConversationState:
+    turn = _running(state, record)
+    if record.call != turn.call:
+        raise BadHistory(f"record {record.seq} replies to call {record.call!r}, open is {turn.call!r}")
+    calls = tuple(
+        CallState(id=CallId(head.id), name=head.name, arguments=msgspec.Raw(bytes(head.input)))
+        for head in map(head_of, record.blocks)
+        if head.type == "tool_use"
+    )
+    replied = msgspec.structs.replace(
+        turn, call="", attempts=0, reply=record.blocks, stop_reason=record.stop_reason, calls=calls
+    )
+    return msgspec.structs.replace(state, turn=replied, last_usage=record.usage, measured_bytes=state.view.size_bytes)
+
+
+def _model_failed(state: ConversationState, record: ModelFailed) -> ConversationState:
+    _running(state, record)
+    return state
+
+
+def _tool_started(state: ConversationState, record: ToolStarted) -> ConversationState:
+    turn = _running(state, record)
+    call = _call(turn, record.call_id, record)
+    started = msgspec.structs.replace(
+        call, status=CallStatus.STARTED, effect=record.effect, idempotency_key=record.idempotency_key
+    )
+    return _with_call(state, turn, started, attempts=max(turn.attempts, 1))
+
+
+def _tool_finished(state: ConversationState, record: ToolFinished) -> ConversationState:
+    turn = _running(state, record)
+    call = _call(turn, record.call_id, record)
+    settled = msgspec.structs.replace(
+        call, status=CallStatus.SETTLED, outcome=record.outcome, result=record.block, arguments=msgspec.Raw(b"{}")
+    )
+    state = _with_call(state, turn, settled, attempts=turn.attempts)
+    if record.outcome is not Outcome.UNKNOWN:
+        return state
+    return msgspec.structs.replace(state, lost_calls=(*state.lost_calls, record.call_id)[-LOST_CALLS_MAX:])
+
+
+def _call(turn: TurnState, call_id: CallId, record: Record) -> CallState:
+    for call in turn.open_calls:
+        if call.id == call_id:
+            return call
+    raise BadHistory(f"record {record.seq} speaks of call {call_id!r}, which is not open")
+
+
+def _with_call(state: ConversationState, turn: TurnState, new: CallState, *, attempts: int) -> ConversationState:
+    calls = tuple(new if call.id == new.id else call for call in turn.calls)
+    return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, calls=calls, attempts=attempts))
+
+
+def _late_result(state: ConversationState, record: LateResult) -> ConversationState:
+    if record.call_id not in state.lost_calls:
+        raise BadHistory(f"record {record.seq} tells the end of call {record.call_id!r}, which was not lost")
+    lost = tuple(call_id for call_id in state.lost_calls if call_id != record.call_id)
+    return msgspec.structs.replace(state, lost_calls=lost, notes=(*state.notes, record.note))
+
+
+def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
+    turn = _running(state, record)
+    return _turn_over(state, _round_closed(state.view, turn, record), ())
+
+
+def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> ConversationState:
+    """Whatever of the reply was kept stays said; the note waits for the next user message."""
+    turn = _running(state, record)
+    view = _round_closed(state.view, turn, record)
+    if record.partial:
+        view = view.extended("assistant", record.partial)
+    return _turn_over(state, view, (record.note,) if record.note is not None else ())
+
+
+def _turn_over(state: ConversationState, view: View, notes: tuple[Block, ...]) -> ConversationState:
+    """Steers that found no further model call wait like any other message."""
+    queued = tuple(
+        message if message.when_busy is WhenBusy.QUEUE else msgspec.structs.replace(message, when_busy=WhenBusy.QUEUE)
+        for message in state.queued
+    )
+    return msgspec.structs.replace(state, view=view, turn=None, queued=queued, notes=(*state.notes, *notes))
+
+
+def _running(state: ConversationState, record: Record) -> TurnState:
+    if state.turn is None or state.turn.number != record.turn:
+        running = state.turn.number if state.turn else "none"
+        raise BadHistory(f"record {record.seq} belongs to turn {record.turn}, running is {running}")
+    return state.turn
+
+
+_FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], ConversationState]]] = {
+    ConversationCreated: _created,
+    MessageReceived: _received,
+    PreambleChanged: _preamble_changed,
+    TurnPrepared: _turn_prepared,
+    AttemptStarted: _attempt_started,
+    ModelRequested: _model_requested,
+    ModelReplied: _model_replied,
+    ModelFailed: _model_failed,
+    ToolStarted: _tool_started,
+    ToolFinished: _tool_finished,
+    LateResult: _late_result,
+    TurnFinished: _turn_finished,
+    TurnCancelled: _turn_cut,
+    TurnFailed: _turn_cut,
+}

@@ -1,0 +1,119 @@
+"""What a conversation does next: one pure decision for ordinary progress, cancellation and recovery alike.
+
+The actor performs steps until ``Rest``. A step that acts on the outside counts its attempts in the journal, so a step
+that keeps killing its process is given up, not repeated for ever.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from torpor.conversation.state import ConversationState, TurnState
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import WhenBusy
+
+
+class Lane(StrEnum):
+    """What may run side by side in one conversation; each lane is asked for its own next step."""
+
+    TURN = "turn"
+
+
+class StepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of a turn."""
+
+    step_limit: int = 25
+    """Model calls in one turn; the next one ends it as failed."""
+    attempts_max: int = 3
+    """Attempts at one step, crashes in between, before the turn ends as failed."""
+
+
+class PrepareTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """Begin a turn with these waiting messages."""
+
+    turn: int
+    messages: tuple[MessageId, ...]
+
+
+class CallModel(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the model; ``joined`` steer the turn and enter the view with this call."""
+
+    turn: int
+    round: int
+    attempt: int
+    joined: tuple[MessageId, ...] = ()
+
+
+class RunTools(msgspec.Struct, frozen=True, kw_only=True):
+    """Settle these calls; those already started were interrupted by a crash."""
+
+    turn: int
+    round: int
+    attempt: int
+    calls: tuple[CallId, ...]
+
+
+class TurnEnd(StrEnum):
+    """How a turn ends by decision of the core; a client's cancel comes from outside it."""
+
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    """A message asked to be next."""
+    FAILED = "failed"
+
+
+class FinishTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """End the turn."""
+
+    turn: int
+    end: TurnEnd
+    code: str = ""
+    detail: str = ""
+
+
+class Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing to do until somebody asks."""
+
+
+Step: TypeAlias = PrepareTurn | CallModel | RunTools | FinishTurn | Rest
+
+
+def next_step(state: ConversationState, lane: Lane, options: StepOptions, now_us: int) -> Step:
+    """The one thing to do now; total over every state that a fold can reach.
+
+    Args: now_us: UTC, microseconds; nothing here depends on it before proposals expire and summaries age.
+    """
+    del lane, now_us
+    turn = state.turn
+    if turn is None:
+        if not state.queued:
+            return Rest()
+        return PrepareTurn(turn=state.turns + 1, messages=(state.queued[0].id,))
+    if any(message.when_busy is WhenBusy.INTERRUPT for message in state.queued):
+        return FinishTurn(turn=turn.number, end=TurnEnd.INTERRUPTED)
+    return _next_in_turn(state, turn, options)
+
+
+def _next_in_turn(state: ConversationState, turn: TurnState, options: StepOptions) -> Step:
+    acts = turn.call or turn.open_calls
+    if acts and turn.attempts >= options.attempts_max:
+        what = "a model call" if turn.call else f"tools {', '.join(sorted({call.name for call in turn.open_calls}))}"
+        detail = f"{what} of round {turn.round} did not survive {turn.attempts} attempts"
+        return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code="crashed", detail=detail)
+    if turn.open_calls:
+        return RunTools(
+            turn=turn.number,
+            round=turn.round,
+            attempt=turn.attempts + 1,
+            calls=tuple(call.id for call in turn.open_calls),
+        )
+    if turn.call:
+        return CallModel(turn=turn.number, round=turn.round, attempt=turn.attempts + 1)
+    joined = tuple(message.id for message in state.queued if message.when_busy is WhenBusy.STEER)
+    if turn.reply is not None and not turn.calls:
+        return FinishTurn(turn=turn.number, end=TurnEnd.FINISHED)
+    if turn.round >= options.step_limit:
+        detail = f"{turn.round} model calls in one turn, the limit is {options.step_limit}"
+        return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code="step_limit", detail=detail)
+    return CallModel(turn=turn.number, round=turn.round + 1, attempt=1, joined=joined)

@@ -1,0 +1,101 @@
+"""The model's view: the messages of a request as text that only grows, and what stands before them.
+
+The view is the ``messages`` array without its closing brackets, in canonical JSON. Appending a block appends text;
+nothing in it is encoded twice, and an earlier request is a prefix of a later one by construction. Neighbours of one
+role share a message, so roles always alternate.
+
+Each block extends a hash chain, ``link = sha256(previous link + canonical JSON of [role, block])``, from the empty
+string. A request is named by the digest of its preamble and its last link, so a new preamble costs no pass over the
+history.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from torpor.records.blocks import Block, canonical
+
+Role = Literal["user", "assistant"]
+
+_OPEN: Final = b'{"content":['
+_CLOSE: Final[dict[Role, bytes]] = {"user": b'],"role":"user"}', "assistant": b'],"role":"assistant"}'}
+_LINK_HEAD: Final[dict[Role, bytes]] = {"user": b'["user",', "assistant": b'["assistant",'}
+
+
+class Preamble(msgspec.Struct, frozen=True):
+    """What stands before the messages: model, limits, system blocks, tool schemas. Stored once when it changes."""
+
+    digest: str = ""
+    """sha256 of ``body``, hex."""
+    body: msgspec.Raw = msgspec.Raw(b"{}")
+    """Canonical JSON object of every request field but ``messages``."""
+
+
+def preamble_of(fields: dict[str, Any]) -> Preamble:
+    """Encode and name a preamble; equal fields give an equal digest."""
+    body = canonical(fields)
+    return Preamble(digest=hashlib.sha256(body).hexdigest(), body=body)
+
+
+class View(msgspec.Struct, frozen=True):
+    """An immutable prefix of a list that is shared with its extensions; extending the newest one costs no copy."""
+
+    chunks: list[bytes] = msgspec.field(default_factory=list)
+    """Shared; only the first ``length`` belong to this view."""
+    length: int = 0
+    role: Role | None = None
+    """Of the message that is open at the end."""
+    link: bytes = b""
+    """Of the last block; empty before the first."""
+    size_bytes: int = 0
+    blocks: int = 0
+
+    def extended(self, role: Role, blocks: Iterable[Block]) -> "View":
+        """This view with ``blocks`` said by ``role`` at its end."""
+        pieces: list[bytes] = []
+        link, previous, count = self.link, self.role, self.blocks
+        for block in blocks:
+            body = bytes(block)
+            if previous is None:
+                pieces.append(_OPEN)
+            elif previous == role:
+                pieces.append(b",")
+            else:
+                pieces.append(_CLOSE[previous] + b"," + _OPEN)
+            pieces.append(body)
+            link = hashlib.sha256(link + _LINK_HEAD[role] + body + b"]").digest()
+            previous = role
+            count += 1
+        chunks = self.chunks if len(self.chunks) == self.length else self.chunks[: self.length]
+        chunks.extend(pieces)
+        size = self.size_bytes + sum(map(len, pieces))
+        return View(chunks, len(chunks), previous, link, size, count)
+
+    def packed(self) -> "View":
+        """The same view as one piece of text: what an idle conversation keeps."""
+        return View([self.text()], 1, self.role, self.link, self.size_bytes, self.blocks) if self.length > 1 else self
+
+    def text(self) -> bytes:
+        """The array without its opening bracket and without what closes it."""
+        return b"".join(self.chunks[: self.length])
+
+    def messages(self) -> bytes:
+        """The ``messages`` array, canonical JSON."""
+        return b"".join((b"[", *self.chunks[: self.length], _CLOSE[self.role] if self.role else b"", b"]"))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, View):
+            return NotImplemented
+        return (self.role, self.link, self.size_bytes) == (other.role, other.link, other.size_bytes) and (
+            self.text() == other.text()
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # views are compared, never keyed
+
+
+def request_body(preamble: Preamble, view: View) -> bytes:
+    """The whole request as canonical JSON, which is what an audit compares."""
+    fields = msgspec.json.decode(preamble.body, type=dict[str, msgspec.Raw])
+    return bytes(canonical({**fields, "messages": msgspec.Raw(view.messages())}))
