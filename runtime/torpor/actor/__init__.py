@@ -1,0 +1,1 @@
+"""One task per conversation: it owns the journal, and nobody else writes it."""

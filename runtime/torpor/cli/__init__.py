@@ -1,0 +1,1 @@
+"""The ``torpor`` command, one module per verb."""

@@ -1,0 +1,1 @@
+"""Clients' side of the engine: sessions over WebSocket, events out, commands in."""

@@ -1,0 +1,1 @@
+"""Models: one contract, one module per kind of host."""

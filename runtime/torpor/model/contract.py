@@ -1,0 +1,56 @@
+"""The seam between the turn loop and whatever writes the replies.
+
+The turn loop hands over a request whose every byte comes from records; the adapter streams what it hears into a sink
+and returns the whole reply. Blocks are the Messages API's own. Adapters raise ``ProviderError`` for the host's faults
+and let cancellation through at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from torpor.conversation.view import Preamble, View
+from torpor.records.blocks import Block
+from torpor.records.journal import Usage
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, held as references until the adapter needs bytes."""
+
+    call: str
+    preamble: Preamble
+    view: View
+    options: Mapping[str, Any]
+    """The agent's ``[model]`` table: what the adapter needs beside the request itself."""
+
+
+class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete reply."""
+
+    blocks: tuple[Block, ...]
+    """May be empty; a tool call's ``input`` is always an object."""
+    stop_reason: str
+    usage: Usage = Usage()
+    model: str = ""
+    request_id: str = ""
+
+
+class ReplySink(Protocol):
+    """Takes the reply while it is being written; never waits."""
+
+    def text(self, piece: str) -> None:
+        """The next piece of the text block being written."""
+        ...
+
+    def block(self, block: Block) -> None:
+        """A block is complete; a text block replaces the pieces it was announced by."""
+        ...
+
+
+class Model(Protocol):
+    """A host of one or more models."""
+
+    async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+        """Ask once. Raises: ProviderError: the host gave no complete reply; the sink holds what came."""
+        ...

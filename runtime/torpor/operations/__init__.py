@@ -1,0 +1,1 @@
+"""What operators look at: timelines and listings, read from stores and statistics only."""

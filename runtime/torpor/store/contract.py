@@ -1,0 +1,215 @@
+"""What every store promises: fenced, all-or-nothing appends to one journal per conversation.
+
+Above: the actor, the only writer of its conversation; the supervisor, which leases and lists; the gateway and the
+inspector, which read. Below: one module per backend. A store knows records, not what they mean, and returns values,
+never its own objects.
+
+Every call names the owner's key. A conversation that was never written to has head 0 and loads empty.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import JournalRecord
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The timed right to write one conversation."""
+
+    key: ConversationKey
+    holder: str
+    fence: int
+    """Grows with each grant (embedded: with each start of the process); every write carries it."""
+    expires_us: int
+    """0 when it ends with the process only."""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a journal ends."""
+
+    seq: int = 0
+    event: int = 0
+    batch_id: str = ""
+    """Of the last append."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The fold at ``seq``, encoded; a cache that may be deleted at any time."""
+
+    seq: int
+    version: int
+    """Of the encoding; another version is ignored, not an error."""
+    data: bytes
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a thaw needs, from one consistent read."""
+
+    head: Head
+    snapshot: Snapshot | None
+    tail: tuple[JournalRecord, ...]
+    """The records after the snapshot, or all of them without one."""
+    tail_bytes: int
+    """Stored size of ``tail``."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Durable background work, written by an append."""
+
+    id: str
+    kind: str
+    due_us: int
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Timer(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment to wake at; replaced whole by id."""
+
+    id: str
+    due_us: int
+
+
+class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation as lists show it; read from an index row, never from a transcript."""
+
+    key: ConversationKey
+    agent: str
+    title: str
+    head: Head
+    created_us: int
+    updated_us: int
+    due_us: int | None
+    """When its next step may run; None at rest."""
+    quarantine: str
+    """Why it is quarantined; empty when it is not."""
+
+
+class Ticket(Protocol):
+    """An append on its way to the disk."""
+
+    async def wait(self) -> None:
+        """Return once the batch is durable. Any number of tasks may wait; each gets the same answer.
+
+        Cancellation: the batch goes on and may become durable.
+        Raises:
+            Fenced, WrongSequence, DuplicateMessage, StoreFull: nothing was written.
+            StoreUnavailable: it may have been written; compare ``head().batch_id`` before deciding.
+        """
+        ...
+
+
+class Store(Protocol):
+    """See the module docstring."""
+
+    async def acquire(self, key: ConversationKey, *, holder: str, ttl_s: float, now_us: int) -> Lease:
+        """Take the lease, or take it over once it has lapsed; the fence is greater than any before.
+
+        Embedded stores lock the whole data directory, give the number of the process's start as fence, write nothing.
+        Raises: LeaseHeld: another holder's lease has not lapsed.
+        """
+        ...
+
+    async def renew(self, lease: Lease, *, ttl_s: float, now_us: int) -> Lease:
+        """Extend. Raises: Fenced: it belongs to somebody else by now."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give it back; releasing one that was lost is not an error and changes nothing."""
+        ...
+
+    def append(
+        self,
+        key: ConversationKey,
+        *,
+        fence: int,
+        expected_seq: int,
+        batch_id: str,
+        records: Sequence[JournalRecord],
+        dedupe: Mapping[MessageId, Receipt],
+        due_us: int | None,
+        jobs: Sequence[Job] = (),
+        timers: Sequence[Timer] = (),
+    ) -> Ticket:
+        """Hand over 1..256 numbered records that follow ``expected_seq``; atomic with everything else it names.
+
+        The caller is the conversation's only writer and has at most one append in flight, so it numbers the records
+        itself. ``dedupe`` enters the receipt index, ``due_us`` replaces the due mark, jobs are added by id, timers
+        replaced by id. Errors come from the ticket.
+        """
+        ...
+
+    async def head(self, key: ConversationKey) -> Head:
+        """The durable head, behind every append handed over before this call."""
+        ...
+
+    async def load(self, key: ConversationKey, *, use_snapshot: bool = True) -> Loaded:
+        """Snapshot and tail. Raises: JournalCorrupt: the records cannot be read, decoded or are not contiguous."""
+        ...
+
+    async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
+        """Replace the snapshot. Raises: Fenced, StoreFull, StoreUnavailable; WrongSequence: it is past the head."""
+        ...
+
+    async def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
+        """The receipt of a message accepted before, from the index; a point read."""
+        ...
+
+    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+        """Public records numbered above ``event``, in order, at most ``limit``. Raises: JournalCorrupt."""
+        ...
+
+    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+        """Records numbered above ``seq``, in order, at most ``limit``. Raises: JournalCorrupt."""
+        ...
+
+    async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        """Conversations whose mark is at or before ``now_us``, oldest first, none of them quarantined."""
+        ...
+
+    async def jobs(self, key: ConversationKey) -> tuple[Job, ...]:
+        """Its jobs by id."""
+        ...
+
+    async def timers(self, key: ConversationKey) -> tuple[Timer, ...]:
+        """Its timers by id."""
+        ...
+
+    async def describe(self, key: ConversationKey) -> DirectoryRow | None:
+        """Its directory row; None when nothing was ever written under this key."""
+        ...
+
+    async def list_conversations(
+        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+    ) -> tuple[DirectoryRow, ...]:
+        """Rows in key order behind ``after``; None for every tenant or owner."""
+        ...
+
+    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+        """Mark it, or with an empty reason release it; needs no fence, since it changes no record."""
+        ...
+
+
+class OpenStore(Protocol):
+    """Opens a store for the life of a process: ``async with``; what it opened it closes."""
+
+    def __call__(self) -> AbstractAsyncContextManager[Store]: ...
+
+
+class Blobs(Protocol):
+    """Whole bodies beside the journal, content-addressed within one owner."""
+
+    async def put(self, key: ConversationKey, data: bytes) -> str:
+        """Store and make durable; returns the handle (sha256, hex). Equal data of one owner is stored once.
+
+        Raises: StoreFull, StoreUnavailable: nothing readable was left behind.
+        """
+        ...
+
+    async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
+        """Bytes from ``offset``; None when this owner has no such blob."""
+        ...

@@ -1,0 +1,1 @@
+"""Which actors live, who may write, and when they sleep."""

@@ -1,0 +1,57 @@
+"""What the gateway sees of the supervisor: a port to deliver commands through, and a list of what lives."""
+
+from typing import Protocol
+
+import msgspec
+
+from torpor.records.commands import Command, Receipt
+from torpor.records.ids import ConversationKey
+from torpor.store.contract import DirectoryRow
+
+Answer = Receipt | int | bool
+"""What a command is answered with; see ``records.commands``."""
+
+
+class Reply(Protocol):
+    """The answer to one command, on its way."""
+
+    async def wait(self) -> Answer:
+        """Raises: ClientError: why it was not done; with ``retry`` SAFE the same command may be given again."""
+        ...
+
+
+class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a live actor is doing; a conversation without one is hibernated."""
+
+    state: str
+    """``thawing``, ``running``, ``idle`` or ``hibernating``."""
+    turn: int = 0
+    waiting: int = 0
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory row and, when its actor lives, what that is doing."""
+
+    row: DirectoryRow
+    live: LiveStatus | None
+
+
+class Conversations(Protocol):
+    """Implemented by ``supervisor.registry.Supervisor``."""
+
+    def post(self, key: ConversationKey, command: Command) -> Reply:
+        """Take the command in order of calls and thaw its actor if it sleeps; never waits.
+
+        Raises: Busy: the mailbox is full. Unavailable: the supervisor is draining.
+        """
+        ...
+
+    async def deliver(self, key: ConversationKey, command: Command) -> Answer:
+        """``post`` and wait for the answer. Cancelling the caller withdraws nothing."""
+        ...
+
+    def live_status(self, key: ConversationKey) -> LiveStatus | None: ...
+
+    async def list_conversations(
+        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+    ) -> tuple[Listing, ...]: ...

@@ -1,0 +1,1 @@
+"""Tools: how they are declared, found, called and contained."""

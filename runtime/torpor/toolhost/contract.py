@@ -1,0 +1,93 @@
+"""What the turn loop knows of tools, and what a tool knows of its caller.
+
+Above: the turn, which decides when a call runs and records what became of it. Below: the tools. A call never raises for
+something that is the tool's or the model's fault; it returns an outcome and a text the model can act on.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from torpor.records.ids import CallId, ConversationKey
+from torpor.records.journal import Effect, Outcome
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as it is offered and called."""
+
+    name: str
+    """Matches ``[a-zA-Z0-9_-]{1,64}``, unique within a toolbox."""
+    description: str
+    input_schema: dict[str, Any]
+    """JSON Schema 2020-12, an object at the root."""
+    effect: Effect
+    deadline_s: float
+    accepts_key: bool = False
+    """It keeps the idempotency key, so that an interrupted call may be retried under the same one."""
+    has_probe: bool = False
+    """It can be asked what became of an interrupted call."""
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+    """On whose behalf and under which name a call runs; ids named by the model are not authority, this is."""
+
+    key: ConversationKey
+    principal: str
+    """Who sent the message that the turn answers."""
+    turn: int
+    call_id: CallId
+    idempotency_key: str
+    """The same for every attempt of this call, different for every other call."""
+    report: Callable[[str], None]
+    """Tell the watching clients what is going on; never waits."""
+
+    @property
+    def tenant(self) -> str:
+        return self.key.tenant
+
+    @property
+    def owner(self) -> str:
+        return self.key.owner
+
+    @property
+    def conversation(self) -> str:
+        return self.key.conversation
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model will read, cleaned and capped."""
+
+    outcome: Outcome
+    text: str
+    handle: str = ""
+    """Where the whole text lies when ``text`` holds only a part of it; durable already."""
+    cleaned: int = 0
+
+
+class Toolbox(Protocol):
+    """The tools one agent may call."""
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Sorted by name; never empty, since the engine's own tools are always offered."""
+        ...
+
+    def spec(self, name: str) -> ToolSpec | None: ...
+
+    async def call(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult:
+        """Validate, run under the tool's deadline, clean, cap and store the rest.
+
+        A write past its deadline is ``UNKNOWN``, a read ``FAILED``; ``ToolRefused`` is ``DENIED``; unusable arguments
+        or an unknown name are ``FAILED`` and nothing was run. Any exception of the tool is ``FAILED`` with its type and
+        message.
+        Cancellation: an async tool is cancelled, a synchronous one is abandoned in its thread.
+        Raises: StoreError: the whole result could not be made durable.
+        """
+        ...
+
+    async def probe(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult | None:
+        """Ask what became of an interrupted call: its result when it is known to have ended, None when it is unknown.
+
+        A tool that knows the call never took effect answers with ``Outcome.NEVER_STARTED``.
+        """
+        ...
