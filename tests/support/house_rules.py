@@ -8,7 +8,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -118,8 +118,20 @@ def _test_file(root: Path, module: str) -> PurePosixPath | None:
     return next((file for file in candidates if (root / file).is_file()), None)
 
 
-def _tracked(root: Path) -> Iterator[PurePosixPath]:
-    """Files that are committed or would be."""
+def findings(root: Path, paths: Iterable[PurePosixPath]) -> Iterator[str]:
+    """Everything among ``paths`` of the checkout at ``root`` that breaks a rule."""
+    for path in paths:
+        try:
+            text = (root / path).read_text()
+        except UnicodeDecodeError:
+            continue  # a picture or a database
+        yield from oversized(path, text)
+        yield from machine_names(path, text)
+        yield from crossings(root, path)
+
+
+def _committed(root: Path) -> Iterator[PurePosixPath]:
+    """Files that git has, or would have after ``git add``."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -132,19 +144,7 @@ def _tracked(root: Path) -> Iterator[PurePosixPath]:
             yield PurePosixPath(name)
 
 
-def findings(root: Path) -> Iterator[str]:
-    """Everything in the checkout at ``root`` that breaks a rule."""
-    for path in _tracked(root):
-        try:
-            text = (root / path).read_text()
-        except UnicodeDecodeError:
-            continue  # a picture or a database
-        yield from oversized(path, text)
-        yield from machine_names(path, text)
-        yield from crossings(root, path)
-
-
 if __name__ == "__main__":
-    broken = list(findings(Path.cwd()))
+    broken = list(findings(Path.cwd(), _committed(Path.cwd())))
     print("\n".join(broken) or "Every rule of the house is kept.")
     sys.exit(1 if broken else 0)

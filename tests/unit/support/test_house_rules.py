@@ -1,6 +1,5 @@
 """The rules of the house are only worth having if breaking one is noticed."""
 
-import subprocess
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -90,11 +89,13 @@ def test_what_stands_apart_may_import_its_own_side(tmp_path: Path, name: str, te
     assert list(crossings(tmp_path, write(tmp_path, name, text))) == []
 
 
-def test_files_that_are_not_yet_committed_are_judged_and_ignored_ones_are_not(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    write(tmp_path, ".gitignore", "ignored/\n")
-    write(tmp_path, "ignored/long.py", "x = 1\n" * 700)
-    write(tmp_path, "runtime/long.py", "x = 1\n" * 700)
+def test_every_rule_is_applied_to_every_readable_file(tmp_path: Path) -> None:
+    oracle = write(tmp_path, "tests/support/oracle.py", "import torpor\n" + "x = 1\n" * MAX_LINES)
+    page = write(tmp_path, "docs/page.md", "in /" + "root/x\n")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
 
-    assert list(findings(tmp_path)) == ["runtime/long.py: 700 lines, a module has at most 600"]
+    assert list(findings(tmp_path, [oracle, page, PurePosixPath("picture.png")])) == [
+        "tests/support/oracle.py: 601 lines, a module has at most 600",
+        "tests/support/oracle.py: imports torpor, but a judge shares no code with what it judges",
+        "docs/page.md:1: names a machine or a package index: /" + "root/x",
+    ]
