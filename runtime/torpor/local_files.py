@@ -1,0 +1,147 @@
+"""The small files that a server keeps beside its database, for its owner's eyes only.
+
+Above: the composition root, which makes them at start; the command line, which finds the running server by them. The
+folder has mode 0700 and its files 0600 from their first byte on, whatever the umask. A file is written whole under
+another name and then put in place, so that nobody reads half of one and a crash leaves the old one or the new one.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from torpor.errors import ConfigError
+
+DATA_FOLDER: Final = ".torpor"
+"""Name of the data folder inside an agent home."""
+SECRET_BYTES: Final = 32
+"""Least length of a secret that signs tokens with HS256: that of its digest."""
+
+_KEY_FILE: Final = "secret"
+_LOGIN_FILE: Final = "development_token"
+_ADDRESS_FILE: Final = "server.json"
+
+
+class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the last server of a data folder listens, or did."""
+
+    url: str
+    token: str
+    """The development token."""
+    pid: int
+    home: str = ""
+
+
+def make_data_folder(folder: Path) -> None:
+    """Make ``folder`` and its parents; only its owner can read it afterwards.
+
+    Raises: ConfigError: something else stands there, it cannot be made, or it holds files of others.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _close_to_others(folder)
+    except OSError as exc:
+        found = exc.strerror or "unusable"
+        raise ConfigError(str(folder), key="data folder", found=found, expected="a directory of one's own") from exc
+
+
+def _close_to_others(folder: Path) -> None:
+    """Closes what is empty or ours; a shared directory that somebody named by mistake is left as it is."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077 == 0:
+        return
+    if any(folder.iterdir()) and not (folder / _KEY_FILE).is_file():
+        expected = "an empty directory, or mode 0700, so that nobody else's files are shut away"
+        raise ConfigError(str(folder), key="mode", found=f"{mode:04o}", expected=expected)
+    folder.chmod(0o700)
+
+
+def keep_secret(folder: Path, *, fresh: bytes) -> bytes:
+    """The secret that signs the tokens of this folder; ``fresh`` becomes it at the first start.
+
+    Raises: ConfigError: the file holds less than ``SECRET_BYTES``.
+    """
+    path = folder / _KEY_FILE
+    secret = _kept(path, lambda: fresh)
+    if len(secret) < SECRET_BYTES:
+        expected = f"at least {SECRET_BYTES} bytes; delete the file and start the server to make a new one"
+        raise ConfigError(str(path), key="length", found=len(secret), expected=expected)
+    return secret
+
+
+def keep_development_token(folder: Path, *, make: Callable[[], str], is_good: Callable[[str], bool]) -> str:
+    """The token of this folder's owner; made when there is none, or when the one there is not good any more."""
+    path = folder / _LOGIN_FILE
+    token = _kept(path, lambda: make().encode()).decode(errors="replace").strip()
+    if not is_good(token):
+        token = make()
+        _put(path, token.encode())
+    return token
+
+
+def read_secret(folder: Path) -> bytes | None:
+    """The secret of a folder in which a server ran before; None when none did."""
+    path = folder / _KEY_FILE
+    return path.read_bytes() if path.is_file() else None
+
+
+def write_server_address(folder: Path, address: ServerAddress) -> None:
+    """Leave word of where the server listens; replaces what the one before it left."""
+    _put(folder / _ADDRESS_FILE, msgspec.json.format(msgspec.json.encode(address), indent=2) + b"\n")
+
+
+def read_server_address(folder: Path) -> ServerAddress | None:
+    """What the last server of this folder left, running or not; None when none ever did.
+
+    Raises: ConfigError: the file is not what a server leaves.
+    """
+    path = folder / _ADDRESS_FILE
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
+    except msgspec.DecodeError as exc:
+        expected = "what a server leaves there; delete it and start the server again"
+        raise ConfigError(str(path), key="content", found=str(exc), expected=expected) from exc
+
+
+def _kept(path: Path, make: Callable[[], bytes]) -> bytes:
+    """The bytes at ``path``, made first when there are none; of two that make them at once, both get the winner's."""
+    if not path.is_file():
+        part = _written_beside(path, make())
+        try:
+            os.link(part, path)  # unlike a rename, refuses to replace
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+        _flush_folder(path.parent)
+    path.chmod(0o600)
+    return path.read_bytes()
+
+
+def _put(path: Path, data: bytes) -> None:
+    _written_beside(path, data).replace(path)
+    _flush_folder(path.parent)
+
+
+def _written_beside(path: Path, data: bytes) -> Path:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return part
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
