@@ -1,0 +1,241 @@
+"""One record -> what it says: a line for people, the same as facts for machines, and apart from both the content; pure.
+
+One function for each kind of record. The line and the facts never hold what a person, the model or a tool said.
+"""
+
+from collections.abc import Callable, Iterable, Sized
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.publish import text_of
+from torpor.records.blocks import Block, head_of
+from torpor.records.journal import (
+    AttemptStarted,
+    ConversationCreated,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    Record,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    Usage,
+    WhenBusy,
+)
+
+Facts = dict[str, Any]
+Description = tuple[str, Facts, str]
+"""Summary, facts, content."""
+
+
+def _created(record: ConversationCreated) -> Description:
+    return f"conversation created for agent {record.agent!r}", {"agent": record.agent}, record.title
+
+
+def _received(record: MessageReceived) -> Description:
+    size = sum(map(_size_bytes, record.blocks))
+    facts: Facts = {
+        "message_id": record.message_id,
+        "principal": record.principal,
+        "when_busy": record.when_busy.value,
+        "size_bytes": size,
+        "cleaned": record.cleaned,
+    }
+    cleaned = f", {record.cleaned} characters replaced" if record.cleaned else ""
+    busy = f", {record.when_busy.value} when busy" if record.when_busy is not WhenBusy.QUEUE else ""
+    return (
+        f"message {record.message_id!r} from {record.principal!r} ({size} bytes{busy}{cleaned})",
+        facts,
+        text_of(record.blocks),
+    )
+
+
+def _preamble(record: PreambleChanged) -> Description:
+    body = msgspec.json.decode(record.body, type=_PreambleBody)
+    tools = [tool.name for tool in body.tools]
+    facts: Facts = {"digest": record.digest, "model": body.model, "tools": tools}
+    return f"preamble {record.digest[:12]}: model {body.model!r}, {_count(tools, 'tool')}", facts, ""
+
+
+def _prepared(record: TurnPrepared) -> Description:
+    messages = list(record.messages)
+    return f"turn begun with {', '.join(map(repr, messages))}", {"messages": messages}, ""
+
+
+def _attempt(record: AttemptStarted) -> Description:
+    facts: Facts = {"step": record.step.value, "round": record.round, "attempt": record.attempt}
+    return f"attempt {record.attempt} at {record.step.value} of round {record.round}", facts, ""
+
+
+def _requested(record: ModelRequested) -> Description:
+    tokens = sum(record.sections.values())
+    facts: Facts = {
+        "call": record.call,
+        "round": record.round,
+        "purpose": record.purpose,
+        "preamble": record.preamble,
+        "link": record.link,
+        "sections": record.sections,
+        "joined": list(record.joined),
+    }
+    joined = f", joined by {', '.join(map(repr, record.joined))}" if record.joined else ""
+    return f"model asked, round {record.round} (about {tokens} tokens{joined})", facts, ""
+
+
+def _replied(record: ModelReplied) -> Description:
+    heads = [head_of(block) for block in record.blocks]
+    calls = [head.name for head in heads if head.type == "tool_use"]
+    facts: Facts = {
+        "call": record.call,
+        "round": record.round,
+        "stop_reason": record.stop_reason,
+        "model": record.model,
+        "tool_calls": calls,
+        "usage": {field: getattr(record.usage, field) for field in Usage.__struct_fields__},
+    }
+    asked = f", asks for {', '.join(calls)}" if calls else ""
+    usage = record.usage
+    read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+    cached = f", {usage.cache_read_input_tokens} of them cached" if usage.cache_read_input_tokens else ""
+    return (
+        f"model replied, {record.stop_reason}{asked} ({read} tokens in{cached}, {usage.output_tokens} out)",
+        facts,
+        _said(record.blocks),
+    )
+
+
+def _model_failed(record: ModelFailed) -> Description:
+    facts: Facts = {"call": record.call, "round": record.round, "code": record.code, "detail": record.detail}
+    return f"model failed, {record.code}: {record.detail}", facts, ""
+
+
+def _tool_started(record: ToolStarted) -> Description:
+    facts: Facts = {
+        "call_id": record.call_id,
+        "name": record.name,
+        "effect": record.effect.value,
+        "idempotency_key": record.idempotency_key,
+    }
+    return f"tool {record.name} started ({record.effect.value})", facts, ""
+
+
+def _tool_finished(record: ToolFinished) -> Description:
+    size = _size_bytes(record.block)
+    facts: Facts = {
+        "call_id": record.call_id,
+        "name": record.name,
+        "outcome": record.outcome.value,
+        "size_bytes": size,
+        "handle": record.handle,
+        "cleaned": record.cleaned,
+    }
+    cut = ", cut to fit" if record.handle else ""
+    return f"tool {record.name} {_OUTCOMES[record.outcome]} ({size} bytes{cut})", facts, _said((record.block,))
+
+
+def _late_result(record: LateResult) -> Description:
+    facts: Facts = {
+        "call_id": record.call_id,
+        "name": record.name,
+        "of_turn": record.of_turn,
+        "outcome": record.outcome.value,
+    }
+    return (
+        f"tool {record.name} of turn {record.of_turn} {_OUTCOMES[record.outcome]} after all",
+        facts,
+        _said((record.note,)),
+    )
+
+
+def _turn_finished(record: TurnFinished) -> Description:
+    return "turn finished", {}, ""
+
+
+def _turn_cancelled(record: TurnCancelled) -> Description:
+    return f"turn cancelled by {record.reason}", {"reason": record.reason}, _said(record.partial)
+
+
+def _turn_failed(record: TurnFailed) -> Description:
+    facts: Facts = {"code": record.code, "detail": record.detail}
+    return f"turn failed, {record.code}: {record.detail}", facts, _said(record.partial)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _PreambleBody(msgspec.Struct, frozen=True):
+    model: str = ""
+    tools: tuple[_Named, ...] = ()
+
+
+class _ResultBlock(msgspec.Struct, frozen=True):
+    content: Any = ""
+
+
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+
+
+def _size_bytes(block: Block) -> int:
+    return len(bytes(block))
+
+
+def _said(blocks: Iterable[Block]) -> str:
+    """Texts, calls with their arguments, and results, one below the other."""
+    return "\n".join(filter(None, map(_said_by, blocks)))
+
+
+def _said_by(block: Block) -> str:
+    head = head_of(block)
+    match head.type:
+        case "text":
+            return head.text
+        case "tool_use":
+            return f"{head.name} {bytes(head.input).decode()}"
+        case "tool_result":
+            content = msgspec.json.decode(block, type=_ResultBlock).content
+            return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+        case _:
+            return f"({head.type})"
+
+
+def describe(record: JournalRecord) -> Description:
+    """See the module docstring; empty content for a record in which nothing was said."""
+    return _DESCRIPTIONS[type(record)](record)
+
+
+_OUTCOMES: Final = {
+    Outcome.SUCCEEDED: "succeeded",
+    Outcome.FAILED: "failed",
+    Outcome.DENIED: "was denied",
+    Outcome.NEVER_STARTED: "was never started",
+    Outcome.INTERRUPTED: "was interrupted",
+    Outcome.UNKNOWN: "ended with its outcome unknown",
+}
+
+_DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
+    ConversationCreated: _created,
+    MessageReceived: _received,
+    PreambleChanged: _preamble,
+    TurnPrepared: _prepared,
+    AttemptStarted: _attempt,
+    ModelRequested: _requested,
+    ModelReplied: _replied,
+    ModelFailed: _model_failed,
+    ToolStarted: _tool_started,
+    ToolFinished: _tool_finished,
+    LateResult: _late_result,
+    TurnFinished: _turn_finished,
+    TurnCancelled: _turn_cancelled,
+    TurnFailed: _turn_failed,
+}

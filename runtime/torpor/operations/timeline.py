@@ -1,0 +1,130 @@
+"""Records of a journal -> rows that a person can read, in order; pure.
+
+A row says what happened, how long after the record before it, and what it cost. What was said, to a tool or by one, is
+left out unless ``content`` asks for it: operators look at timelines of conversations that are not theirs.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from torpor.operations.descriptions import Facts, describe
+from torpor.records.journal import (
+    JournalRecord,
+    LateResult,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    Record,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+)
+
+
+class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One record as people read it."""
+
+    seq: int
+    at_us: int
+    """UTC, microseconds."""
+    after_us: int
+    """Since the record before; 0 for the first row."""
+    turn: int
+    event: int
+    """Number of its public event; 0 when it has none."""
+    kind: str
+    """The record's tag."""
+    summary: str
+    """One line without content."""
+    facts: Facts
+    """The same for machines."""
+    took_us: int | None = None
+    """From the request to the reply, from the start of a tool to its end, from the start of a turn to its end."""
+    content: str | None = None
+    """What was said; None unless it was asked for."""
+
+
+class Timeline:
+    """Turns records into rows; keeps only when the things began that are still open."""
+
+    def __init__(self, *, content: bool = False) -> None:
+        self._content = content
+        self._previous_us: int | None = None
+        self._begun_us: dict[str, int] = {}
+
+    def rows(self, records: Iterable[JournalRecord]) -> Iterator[TimelineRow]:
+        """Rows for ``records``, which follow those of the call before."""
+        for record in records:
+            summary, facts, content = describe(record)
+            yield TimelineRow(
+                seq=record.seq,
+                at_us=record.at_us,
+                after_us=record.at_us - self._previous_us if self._previous_us is not None else 0,
+                turn=record.turn,
+                event=record.event,
+                kind=_tag(record),
+                summary=summary,
+                facts=facts,
+                took_us=self._took_us(record),
+                content=content if self._content else None,
+            )
+            self._previous_us = record.at_us
+
+    def _took_us(self, record: JournalRecord) -> int | None:
+        match record:
+            case TurnPrepared():
+                self._begun_us["turn"] = record.at_us
+            case ModelRequested():
+                self._begun_us["model"] = record.at_us
+            case ToolStarted():
+                self._begun_us[record.call_id] = record.at_us
+            case ModelReplied() | ModelFailed():
+                return self._since("model", record.at_us)
+            case ToolFinished(outcome=Outcome.UNKNOWN):
+                began_us = self._begun_us.get(record.call_id)  # kept: it may still end, in a late result
+                return record.at_us - began_us if began_us is not None else None
+            case ToolFinished() | LateResult():
+                return self._since(record.call_id, record.at_us)
+            case TurnFinished() | TurnCancelled() | TurnFailed():
+                return self._since("turn", record.at_us)
+            case _:
+                pass
+        return None
+
+    def _since(self, what: str, at_us: int) -> int | None:
+        began_us = self._begun_us.pop(what, None)
+        return at_us - began_us if began_us is not None else None
+
+
+def in_words(row: TimelineRow) -> str:
+    """A row as one line of text; its content, indented, on the lines behind it."""
+    took = f", took {duration(row.took_us)}" if row.took_us is not None else ""
+    turn = f"turn {row.turn}" if row.turn else ""
+    line = f"{row.seq:>5}  {_moment(row.at_us)}  {'+' + duration(row.after_us):>10}  {turn:<8} {row.summary}{took}"
+    return "\n".join([line, *(f"{'':55}| {said}" for said in (row.content or "").splitlines())])
+
+
+def duration(us: int) -> str:
+    """A span for people: three digits and a unit."""
+    if abs(us) < 1_000:
+        return f"{us} us"
+    for limit_us, unit_us, unit in ((999_500, 1_000, "ms"), (59_950_000, 1_000_000, "s")):
+        if abs(us) < limit_us:
+            return f"{us / unit_us:.3g} {unit}"
+    minutes, seconds = divmod(round(us / 1_000_000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def _moment(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1_000_000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _tag(record: Record) -> str:
+    return str(record.__struct_config__.tag)

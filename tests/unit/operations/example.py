@@ -1,0 +1,99 @@
+"""A journal with every kind of record in it, and a secret wherever something is said."""
+
+from torpor.conversation.number import numbered
+from torpor.conversation.state import ConversationState
+from torpor.records.blocks import canonical, text_block, tool_result_block
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import (
+    AttemptStarted,
+    ConversationCreated,
+    Effect,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    StepKind,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    Usage,
+    WhenBusy,
+)
+
+START_US = 1_764_500_000_000_000
+PAY = CallId("call_1")
+SECRET = "my number is 4711"
+JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
+    (0, ConversationCreated(agent="rehearsal")),
+    (
+        0,
+        MessageReceived(
+            message_id=MessageId("m1"),
+            principal="ada",
+            blocks=(text_block(SECRET),),
+            when_busy=WhenBusy.STEER,
+            cleaned=2,
+        ),
+    ),
+    (0, PreambleChanged(digest="a" * 64, body=canonical({"model": "scripted", "tools": [{"name": "pay"}]}))),
+    (0, TurnPrepared(turn=1, messages=(MessageId("m1"),))),
+    (
+        0,
+        ModelRequested(
+            turn=1, call="c1", round=1, preamble="a" * 64, link="b" * 64, sections={"instructions": 30, "history": 12}
+        ),
+    ),
+    (
+        1_500_000,
+        ModelReplied(
+            turn=1,
+            call="c1",
+            round=1,
+            blocks=(
+                text_block(SECRET),
+                canonical({"type": "tool_use", "id": PAY, "name": "pay", "input": {"to": SECRET}}),
+            ),
+            stop_reason="tool_use",
+            usage=Usage(input_tokens=10, cache_read_input_tokens=32, output_tokens=5),
+        ),
+    ),
+    (1_000, ToolStarted(turn=1, call_id=PAY, name="pay", effect=Effect.WRITE, idempotency_key="k")),
+    (1_000, AttemptStarted(turn=1, step=StepKind.RUN_TOOLS, round=1, attempt=2)),
+    (
+        250_000,
+        ToolFinished(
+            turn=1,
+            call_id=PAY,
+            name="pay",
+            outcome=Outcome.UNKNOWN,
+            block=tool_result_block(PAY, SECRET, is_error=True),
+            handle="h",
+        ),
+    ),
+    (0, ModelFailed(turn=1, call="c2", round=2, code="model_unavailable", detail="no route")),
+    (0, TurnFailed(turn=1, code="model_unavailable", detail="no route", note=text_block(SECRET))),
+    (
+        0,
+        LateResult(call_id=PAY, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=text_block(SECRET)),
+    ),
+    (0, TurnCancelled(turn=2, reason="client", partial=(text_block(SECRET),))),
+    (7, TurnFinished(turn=3)),
+)
+
+
+def journal() -> list[JournalRecord]:
+    """``JOURNAL`` numbered, each record as long after the one before as it says."""
+    state, at_us = ConversationState(), START_US
+    records: list[JournalRecord] = []
+    for after_us, draft in JOURNAL:
+        at_us += after_us
+        records.extend(numbered(state, (draft,), at_us=at_us))
+        state = ConversationState(seq=records[-1].seq, event=max(record.event for record in records))
+    return records

@@ -1,0 +1,127 @@
+"""What is said of a record, and what is not."""
+
+import typing
+
+import msgspec
+
+from tests.unit.operations.example import PAY, SECRET, journal
+from torpor.operations.descriptions import Facts, describe
+from torpor.records.blocks import canonical, text_block
+from torpor.records.ids import MessageId
+from torpor.records.journal import (
+    Effect,
+    JournalRecord,
+    MessageReceived,
+    ModelReplied,
+    ModelRequested,
+    PreambleChanged,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+
+
+def of_kind(kind: type[JournalRecord]) -> JournalRecord:
+    return next(record for record in journal() if type(record) is kind)
+
+
+def summary_of(record: JournalRecord) -> str:
+    return describe(record)[0]
+
+
+def facts_of(record: JournalRecord) -> Facts:
+    return describe(record)[1]
+
+
+def content_of(record: JournalRecord) -> str:
+    return describe(record)[2]
+
+
+def test_example_holds_every_kind_of_record() -> None:
+    assert {type(record) for record in journal()} == set(typing.get_args(JournalRecord))
+
+
+def test_every_record_is_told_in_one_line() -> None:
+    assert [summary_of(record) for record in journal()] == [
+        "conversation created for agent 'rehearsal'",
+        "message 'm1' from 'ada' (42 bytes, steer when busy, 2 characters replaced)",
+        "preamble aaaaaaaaaaaa: model 'scripted', 1 tool",
+        "turn begun with 'm1'",
+        "model asked, round 1 (about 42 tokens)",
+        "model replied, tool_use, asks for pay (42 tokens in, 32 of them cached, 5 out)",
+        "tool pay started (write)",
+        "attempt 2 at run_tools of round 1",
+        "tool pay ended with its outcome unknown (91 bytes, cut to fit)",
+        "model failed, model_unavailable: no route",
+        "turn failed, model_unavailable: no route",
+        "tool pay of turn 1 succeeded after all",
+        "turn cancelled by client",
+        "turn finished",
+    ]
+
+
+def test_what_is_ordinary_is_not_mentioned() -> None:
+    said = (text_block("hello"),)
+
+    assert summary_of(MessageReceived(message_id=MessageId("m"), principal="ada", blocks=said)) == (
+        "message 'm' from 'ada' (30 bytes)"
+    )
+    assert summary_of(ModelReplied(call="c", round=1, blocks=said, stop_reason="end_turn")) == (
+        "model replied, end_turn (0 tokens in, 0 out)"
+    )
+    assert (
+        summary_of(PreambleChanged(digest="d" * 64, body=canonical({}))) == "preamble dddddddddddd: model '', 0 tools"
+    )
+
+
+def test_messages_that_join_a_turn_are_named() -> None:
+    asked = ModelRequested(
+        call="c", round=2, preamble="p", link="l", sections={"history": 3}, joined=(MessageId("m2"), MessageId("m3"))
+    )
+
+    assert summary_of(asked) == "model asked, round 2 (about 3 tokens, joined by 'm2', 'm3')"
+
+
+def test_neither_line_nor_facts_hold_what_was_said() -> None:
+    told = [(summary_of(record), facts_of(record)) for record in journal()]
+
+    assert SECRET not in msgspec.json.encode(told).decode()
+
+
+def test_content_holds_what_was_said() -> None:
+    assert {type(record).__name__ for record in journal() if SECRET in content_of(record)} == {
+        "MessageReceived",
+        "ModelReplied",
+        "ToolFinished",
+        "LateResult",
+        "TurnCancelled",
+    }
+
+
+def test_calls_are_told_with_their_arguments() -> None:
+    assert content_of(of_kind(ModelReplied)) == f'{SECRET}\npay {{"to":"{SECRET}"}}'
+
+
+def test_result_of_many_parts_and_unknown_blocks_are_told_as_far_as_they_can_be() -> None:
+    parts = canonical({"type": "tool_result", "tool_use_id": PAY, "content": [{"type": "text", "text": "ok"}]})
+    finished = typing.cast("ToolFinished", of_kind(ToolFinished))
+    thought = ModelReplied(call="c", round=1, blocks=(canonical({"type": "thinking"}),), stop_reason="end_turn")
+
+    assert content_of(msgspec.structs.replace(finished, block=parts)) == '[{"text":"ok","type":"text"}]'
+    assert content_of(thought) == "(thinking)"
+
+
+def test_facts_say_the_same_for_machines() -> None:
+    assert facts_of(of_kind(ToolStarted)) == {
+        "call_id": "call_1",
+        "name": "pay",
+        "effect": Effect.WRITE.value,
+        "idempotency_key": "k",
+    }
+    assert facts_of(of_kind(ModelReplied))["usage"] == {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 32,
+        "output_tokens": 5,
+    }
+    assert facts_of(TurnFinished()) == {}
