@@ -1,0 +1,176 @@
+"""Batches of records as the bytes every backend stores, and back; whatever does not add up is a corrupt journal.
+
+Above: the backends. A batch is stored as one JSON array of records beside the numbers it covers, a format that other
+programs may read. Reading trusts nothing: the numbers beside a batch, the numbers in its records and the number the
+reader expected next must agree.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from torpor.errors import InvariantBroken, JournalCorrupt
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import JournalRecord
+from torpor.store.contract import Head, Loaded, Snapshot
+
+MAX_BATCH_RECORDS: Final = 256
+
+_ENCODER: Final = msgspec.json.Encoder()
+_RECORDS: Final = msgspec.json.Decoder(tuple[JournalRecord, ...])
+_RECEIPT: Final = msgspec.json.Decoder(Receipt)
+
+
+class StoredBatch(msgspec.Struct, frozen=True, array_like=True):
+    """One append as it lies in a store."""
+
+    first_seq: int
+    last_seq: int
+    last_event: int
+    """Of the journal up to here, whether or not this batch holds a public record."""
+    records: bytes
+
+
+def encode_records(records: Sequence[JournalRecord]) -> bytes:
+    """A JSON array, UTF-8."""
+    return _ENCODER.encode(records)
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    return _ENCODER.encode(receipt)
+
+
+def decode_receipt(key: ConversationKey, data: bytes) -> Receipt:
+    """Raises: JournalCorrupt: the bytes are no receipt."""
+    try:
+        return _RECEIPT.decode(data)
+    except msgspec.DecodeError as exc:
+        raise JournalCorrupt(key.path, reason=f"a receipt cannot be decoded: {exc}") from exc
+
+
+def check_numbers(key: ConversationKey, records: Sequence[JournalRecord], *, expected_seq: int) -> None:
+    """Raises: InvariantBroken: the writer gave more or fewer than 1..256 records, or numbers that do not follow."""
+    if not 1 <= len(records) <= MAX_BATCH_RECORDS:
+        raise InvariantBroken(f"batch for {key.path!r} holds {len(records)} records, expected 1 to {MAX_BATCH_RECORDS}")
+    for seq, record in enumerate(records, start=expected_seq + 1):
+        if record.seq != seq:
+            raise InvariantBroken(f"batch for {key.path!r} numbers a record {record.seq}, expected {seq}")
+
+
+def last_event_of(key: ConversationKey, records: Sequence[JournalRecord], *, head: Head) -> int:
+    """The last event number once ``records`` follow ``head``.
+
+    Raises: InvariantBroken: an event number is skipped or used again.
+    """
+    event = head.event
+    for record in records:
+        if record.event:
+            event += 1
+            if record.event != event:
+                raise InvariantBroken(f"batch for {key.path!r} numbers an event {record.event}, expected {event}")
+    return event
+
+
+def until(batches: Iterable[StoredBatch], *, seq: int | None = None, event: int | None = None) -> list[StoredBatch]:
+    """The first of ``batches``, in order, up to the one that holds record ``seq`` or event ``event``."""
+    taken = []
+    for batch in batches:
+        taken.append(batch)
+        if (seq is not None and batch.last_seq >= seq) or (event is not None and batch.last_event >= event):
+            break
+    return taken
+
+
+def records_after(
+    key: ConversationKey, batches: Sequence[StoredBatch], *, seq: int, head: Head, limit: int | None = None
+) -> tuple[JournalRecord, ...]:
+    """Records above ``seq`` from the batches that end above it, at most ``limit``; without one, all up to ``head``.
+
+    Raises: JournalCorrupt: they cannot be decoded, do not add up, or do not reach what was asked for.
+    """
+    records = _checked(key, batches)
+    first = records[0].seq if records else head.seq + 1
+    if first > seq + 1:
+        raise JournalCorrupt(key.path, reason=f"record {seq + 1} is missing, the next one is {first}")
+    end = head.seq if limit is None else min(head.seq, seq + limit)
+    last = records[-1].seq if records else seq
+    if last < end:
+        raise JournalCorrupt(key.path, reason=f"it ends at record {last}, expected {head.seq}")
+    if limit is None and records and (last, batches[-1].last_event) != (head.seq, head.event):
+        reason = f"it ends at record {last}, event {batches[-1].last_event}, expected {head.seq}, {head.event}"
+        raise JournalCorrupt(key.path, reason=reason)
+    return records[seq + 1 - first :][:limit]
+
+
+def events_after(
+    key: ConversationKey, batches: Sequence[StoredBatch], *, event: int, head: Head, limit: int
+) -> tuple[JournalRecord, ...]:
+    """Public records above ``event`` from the batches whose ``last_event`` is above it, at most ``limit``.
+
+    Raises: JournalCorrupt: they cannot be decoded, do not add up, or do not reach what was asked for.
+    """
+    public = tuple(record for record in _checked(key, batches) if record.event > event)[:limit]
+    expected = max(0, min(limit, head.event - event))
+    if len(public) < expected or (public and public[0].event != event + 1):
+        reason = f"events {event + 1} to {event + expected} are not all there, found {len(public)}"
+        raise JournalCorrupt(key.path, reason=reason)
+    return public
+
+
+def loaded(key: ConversationKey, batches: Sequence[StoredBatch], *, snapshot: Snapshot | None, head: Head) -> Loaded:
+    """What a thaw needs, from ``snapshot`` and the batches that end above it.
+
+    Raises: JournalCorrupt: as ``records_after``; or the snapshot is ahead of the journal, which proves lost records.
+    """
+    after = snapshot.seq if snapshot else 0
+    if after > head.seq:
+        raise JournalCorrupt(key.path, reason=f"its snapshot is at record {after}, but it ends at {head.seq}")
+    tail = records_after(key, batches, seq=after, head=head)
+    return Loaded(head=head, snapshot=snapshot, tail=tail, tail_bytes=sum(len(batch.records) for batch in batches))
+
+
+def _checked(key: ConversationKey, batches: Sequence[StoredBatch]) -> tuple[JournalRecord, ...]:
+    """The records of contiguous batches, all numbers compared."""
+    if not batches:
+        return ()
+    records = _decode(key, batches)
+    seq, event, start = batches[0].first_seq - 1, None, 0
+    for batch in batches:
+        if batch.first_seq != seq + 1:
+            raise JournalCorrupt(key.path, reason=f"record {seq + 1} is missing, the next one is {batch.first_seq}")
+        end = start + batch.last_seq - seq
+        for record in records[start:end]:
+            seq += 1
+            if record.seq != seq:
+                raise JournalCorrupt(key.path, reason=f"record {seq} carries the number {record.seq}")
+            if record.event:
+                if event is not None and record.event != event + 1:
+                    reason = f"record {seq} carries event number {record.event}, expected {event + 1}"
+                    raise JournalCorrupt(key.path, reason=reason)
+                event = record.event
+        if seq != batch.last_seq or (event is not None and event != batch.last_event):
+            reason = (
+                f"batch {batch.first_seq} ends at record {seq}, event {event}, "
+                f"expected record {batch.last_seq}, event {batch.last_event}"
+            )
+            raise JournalCorrupt(key.path, reason=reason)
+        event, start = batch.last_event, end
+    if start != len(records):
+        raise JournalCorrupt(key.path, reason=f"{len(records) - start} records follow the last numbered one")
+    return records
+
+
+def _decode(key: ConversationKey, batches: Sequence[StoredBatch]) -> tuple[JournalRecord, ...]:
+    """All records in one pass over one array; only when that fails, batch by batch to find the one to blame."""
+    try:
+        return _RECORDS.decode(b"[%b]" % b",".join([batch.records[1:-1] for batch in batches]))
+    except msgspec.DecodeError:
+        for batch in batches:
+            try:
+                _RECORDS.decode(batch.records)
+            except msgspec.DecodeError as exc:
+                reason = f"batch {batch.first_seq} cannot be decoded: {exc}"
+                raise JournalCorrupt(key.path, reason=reason) from exc
+        raise JournalCorrupt(key.path, reason="batches cannot be decoded together") from None

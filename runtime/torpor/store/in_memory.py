@@ -1,0 +1,365 @@
+"""The store contract over a dictionary, with leases proper: for tests, simulation and embedders who keep nothing.
+
+Above: whoever takes a ``Store``. ``MemoryData`` is the medium: several stores over one data are several processes over
+one database, and it outlives each of them. It holds bytes, not objects, so that every record is encoded and decoded as
+in any other store. ``MemoryCore`` changes it; reads go to it directly, since a commit is never half done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import islice
+from types import TracebackType
+from typing import Final, Self, assert_never
+
+import anyio.lowlevel
+import msgspec
+
+from torpor.errors import DuplicateMessage, Fenced, InvariantBroken, LeaseHeld, TorporError, WrongSequence
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import ConversationCreated, JournalRecord
+from torpor.store.codec import (
+    StoredBatch,
+    check_numbers,
+    decode_receipt,
+    encode_receipt,
+    encode_records,
+    events_after,
+    last_event_of,
+    loaded,
+    records_after,
+    until,
+)
+from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, Snapshot, Ticket, Timer
+from torpor.store.requests import (
+    Acquire,
+    Append,
+    AskHead,
+    CommitCore,
+    Outcome,
+    PutSnapshot,
+    Quarantine,
+    Release,
+    Renew,
+    Request,
+)
+from torpor.store.writer import TaskWriter, ask_head, ask_lease
+
+_MICROSECONDS: Final = 1_000_000
+_NOBODY: Final = ""
+
+
+class _Conversation:
+    """Everything stored under one key."""
+
+    __slots__ = (
+        "agent",
+        "batches",
+        "created_us",
+        "due_us",
+        "expires_us",
+        "fence",
+        "head",
+        "holder",
+        "jobs",
+        "quarantine",
+        "receipts",
+        "snapshot",
+        "timers",
+        "title",
+        "updated_us",
+    )
+
+    def __init__(self) -> None:
+        self.fence = 0
+        self.holder = _NOBODY
+        self.expires_us = 0
+        self.head = Head()
+        self.batches: list[StoredBatch] = []
+        self.snapshot: Snapshot | None = None
+        self.receipts: dict[MessageId, bytes] = {}
+        self.jobs: dict[str, Job] = {}
+        self.timers: dict[str, Timer] = {}
+        self.due_us: int | None = None
+        self.agent = ""
+        self.title = ""
+        self.created_us = 0
+        self.updated_us = 0
+        self.quarantine = ""
+
+
+class MemoryData:
+    """What lasts. Keys without an append hold no more than a lease."""
+
+    def __init__(self) -> None:
+        self.conversations: dict[ConversationKey, _Conversation] = {}
+
+    def of(self, key: ConversationKey) -> _Conversation:
+        return self.conversations.setdefault(key, _Conversation())
+
+    def replace_batch(self, key: ConversationKey, index: int, batch: StoredBatch) -> None:
+        """Tamper with the journal, as a failing medium would."""
+        self.conversations[key].batches[index] = batch
+
+    def __repr__(self) -> str:
+        return f"<MemoryData conversations={len(self.conversations)}>"
+
+
+class MemoryCore:
+    """Implements ``store.requests.CommitCore`` over ``MemoryData``."""
+
+    def __init__(self, data: MemoryData) -> None:
+        self._data = data
+
+    def commit(self, requests: Sequence[Request]) -> list[Outcome]:
+        return [self._carry_out(request) for request in requests]
+
+    def _carry_out(self, request: Request) -> Outcome:
+        try:
+            match request:
+                case Append():
+                    return self._append(request)
+                case PutSnapshot():
+                    return self._put_snapshot(request)
+                case AskHead():
+                    return self._head(request.key)
+                case Quarantine():
+                    return self._quarantine(request)
+                case Acquire():
+                    return self._acquire(request)
+                case Renew():
+                    return self._renew(request)
+                case Release():
+                    return self._release(request)
+                case _:
+                    assert_never(request)
+        except TorporError as exc:
+            return exc
+
+    def _append(self, request: Append) -> Head:
+        held = self._fenced(request.key, request.fence)
+        if held.head.seq != request.expected_seq:
+            raise WrongSequence(request.key.path, expected_seq=request.expected_seq, head_seq=held.head.seq)
+        for message_id in request.dedupe:
+            if (receipt := held.receipts.get(message_id)) is not None:
+                raise DuplicateMessage(request.key.path, message_id=message_id, receipt=receipt)
+        event = last_event_of(request.key, request.records, head=held.head)
+        first, last = request.records[0], request.records[-1]
+        held.batches.append(StoredBatch(first.seq, last.seq, event, encode_records(request.records)))
+        held.head = Head(seq=last.seq, event=event, batch_id=request.batch_id)
+        held.receipts.update({message_id: encode_receipt(receipt) for message_id, receipt in request.dedupe.items()})
+        held.jobs.update({job.id: job for job in request.jobs})
+        held.timers.update({timer.id: timer for timer in request.timers})
+        held.due_us = request.due_us
+        held.updated_us = last.at_us
+        if first.seq == 1:
+            held.created_us = first.at_us
+        for record in request.records:
+            if isinstance(record, ConversationCreated):
+                held.agent, held.title = record.agent, record.title
+        return held.head
+
+    def _put_snapshot(self, request: PutSnapshot) -> Head:
+        held = self._fenced(request.key, request.fence)
+        if request.snapshot.seq > held.head.seq:
+            raise WrongSequence(request.key.path, expected_seq=request.snapshot.seq, head_seq=held.head.seq)
+        held.snapshot = request.snapshot
+        return held.head
+
+    def _head(self, key: ConversationKey) -> Head:
+        held = self._data.conversations.get(key)
+        return held.head if held else Head()
+
+    def _quarantine(self, request: Quarantine) -> Head:
+        held = self._data.conversations.get(request.key)
+        if held is not None and held.head.seq:
+            held.quarantine = request.reason
+        return self._head(request.key)
+
+    def _fenced(self, key: ConversationKey, fence: int) -> _Conversation:
+        held = self._data.of(key)
+        if held.holder == _NOBODY or held.fence != fence:
+            raise Fenced(key.path, fence=fence, newer=held.fence)
+        return held
+
+    def _acquire(self, request: Acquire) -> Lease:
+        held = self._data.of(request.key)
+        if held.holder not in {_NOBODY, request.holder} and request.now_us < held.expires_us:
+            raise LeaseHeld(request.key.path, holder=held.holder, until_us=held.expires_us)
+        held.fence += 1
+        held.holder = request.holder
+        held.expires_us = request.now_us + request.ttl_us
+        return Lease(key=request.key, holder=held.holder, fence=held.fence, expires_us=held.expires_us)
+
+    def _renew(self, request: Renew) -> Lease:
+        held = self._fenced(request.lease.key, request.lease.fence)
+        held.expires_us = request.now_us + request.ttl_us
+        return msgspec.structs.replace(request.lease, expires_us=held.expires_us)
+
+    def _release(self, request: Release) -> Lease:
+        held = self._data.of(request.lease.key)
+        if held.fence == request.lease.fence:
+            held.holder = _NOBODY
+            held.expires_us = 0
+        return request.lease
+
+
+class InMemoryStore:
+    """Implements ``store.contract.Store``: ``async with``, one per supervisor.
+
+    Args: data: the medium, shared with other stores.  latency: seconds that each group of writes takes.
+        core: what carries out the writes, where a test puts faults around it.
+    """
+
+    def __init__(
+        self,
+        data: MemoryData | None = None,
+        *,
+        latency: Callable[[], float] | None = None,
+        group_limit: int = 256,
+        core: CommitCore | None = None,
+    ) -> None:
+        self._data = data or MemoryData()
+        self._writer = TaskWriter(core or MemoryCore(self._data), group_limit=group_limit, latency=latency)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._writer)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(exc_type, exc, tb)
+
+    async def acquire(self, key: ConversationKey, *, holder: str, ttl_s: float, now_us: int) -> Lease:
+        if not holder:
+            raise InvariantBroken("a lease needs the name of its holder")
+        ttl_us = round(ttl_s * _MICROSECONDS)
+        return await ask_lease(self._writer, Acquire(key=key, holder=holder, ttl_us=ttl_us, now_us=now_us))
+
+    async def renew(self, lease: Lease, *, ttl_s: float, now_us: int) -> Lease:
+        ttl_us = round(ttl_s * _MICROSECONDS)
+        return await ask_lease(self._writer, Renew(lease=lease, ttl_us=ttl_us, now_us=now_us))
+
+    async def release(self, lease: Lease) -> None:
+        await ask_lease(self._writer, Release(lease=lease))
+
+    def append(
+        self,
+        key: ConversationKey,
+        *,
+        fence: int,
+        expected_seq: int,
+        batch_id: str,
+        records: Sequence[JournalRecord],
+        dedupe: Mapping[MessageId, Receipt],
+        due_us: int | None,
+        jobs: Sequence[Job] = (),
+        timers: Sequence[Timer] = (),
+    ) -> Ticket:
+        check_numbers(key, records, expected_seq=expected_seq)
+        return self._writer.submit(
+            Append(
+                key=key,
+                fence=fence,
+                expected_seq=expected_seq,
+                batch_id=batch_id,
+                records=records,
+                dedupe=dedupe,
+                due_us=due_us,
+                jobs=jobs,
+                timers=timers,
+            )
+        )
+
+    async def head(self, key: ConversationKey) -> Head:
+        return await ask_head(self._writer, AskHead(key=key))
+
+    async def load(self, key: ConversationKey, *, use_snapshot: bool = True) -> Loaded:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key)
+        if held is None:
+            return Loaded(head=Head(), snapshot=None, tail=(), tail_bytes=0)
+        snapshot = held.snapshot if use_snapshot else None
+        after = snapshot.seq if snapshot else 0
+        batches = [batch for batch in held.batches if batch.last_seq > after]
+        return loaded(key, batches, snapshot=snapshot, head=held.head)
+
+    async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
+        await ask_head(self._writer, PutSnapshot(key=key, fence=fence, snapshot=snapshot))
+
+    async def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key)
+        data = held.receipts.get(message_id) if held else None
+        return decode_receipt(key, data) if data else None
+
+    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key) or _Conversation()
+        batches = until((batch for batch in held.batches if batch.last_event > event), event=event + limit)
+        return events_after(key, batches, event=event, head=held.head, limit=limit)
+
+    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key) or _Conversation()
+        batches = until((batch for batch in held.batches if batch.last_seq > seq), seq=seq + limit)
+        return records_after(key, batches, seq=seq, head=held.head, limit=limit)
+
+    async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        await anyio.lowlevel.checkpoint()
+        marks = sorted(
+            (held.due_us, key)
+            for key, held in self._data.conversations.items()
+            if held.due_us is not None and held.due_us <= now_us and not held.quarantine
+        )
+        return tuple(key for _, key in marks[:limit])
+
+    async def jobs(self, key: ConversationKey) -> tuple[Job, ...]:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key)
+        return tuple(job for _, job in sorted(held.jobs.items())) if held else ()
+
+    async def timers(self, key: ConversationKey) -> tuple[Timer, ...]:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key)
+        return tuple(timer for _, timer in sorted(held.timers.items())) if held else ()
+
+    async def describe(self, key: ConversationKey) -> DirectoryRow | None:
+        await anyio.lowlevel.checkpoint()
+        held = self._data.conversations.get(key)
+        return _row(key, held) if held and held.head.seq else None
+
+    async def list_conversations(
+        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+    ) -> tuple[DirectoryRow, ...]:
+        await anyio.lowlevel.checkpoint()
+        matching = (
+            _row(key, held)
+            for key, held in sorted(self._data.conversations.items())
+            if held.head.seq
+            and (tenant is None or key.tenant == tenant)
+            and (owner is None or key.owner == owner)
+            and (after is None or key > after)
+        )
+        return tuple(islice(matching, limit))
+
+    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+        await ask_head(self._writer, Quarantine(key=key, reason=reason))
+
+    def __repr__(self) -> str:
+        return f"<InMemoryStore {self._data!r} {self._writer!r}>"
+
+
+def _row(key: ConversationKey, held: _Conversation) -> DirectoryRow:
+    return DirectoryRow(
+        key=key,
+        agent=held.agent,
+        title=held.title,
+        head=held.head,
+        created_us=held.created_us,
+        updated_us=held.updated_us,
+        due_us=held.due_us,
+        quarantine=held.quarantine,
+    )

@@ -1,0 +1,18 @@
+"""How the stores keep what they are given."""
+
+from typing import Literal
+
+import msgspec
+
+
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds, bytes and counts."""
+
+    synchronous: Literal["full", "normal"] = "full"
+    """``full``: what is acknowledged survives a power cut. ``normal``: it survives a crash of the process only."""
+    busy_timeout_s: float = 5.0
+    """How long a write waits for another process that holds the database, before it is refused."""
+    group_limit: int = 256
+    """Appends of different conversations that may share one flush."""
+    wal_truncate_bytes: int = 4_194_304
+    """After a snapshot, a write-ahead log longer than this is folded into the database and emptied."""

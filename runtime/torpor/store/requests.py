@@ -1,0 +1,95 @@
+"""What a store's one writer is asked to do, as values, and how it answers.
+
+Above: the stores, which make requests out of calls. Below: each backend's *commit core*, which carries them out in
+order, synchronously, and knows neither threads nor an event loop; a driver (``writer``, ``sqlite.thread``) stands
+between. Tests put their faults around a core.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from torpor.errors import TorporError
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import JournalRecord
+from torpor.store.contract import Head, Job, Lease, Snapshot, Timer
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.append``; answered by the new head."""
+
+    key: ConversationKey
+    fence: int
+    expected_seq: int
+    batch_id: str
+    records: Sequence[JournalRecord]
+    dedupe: Mapping[MessageId, Receipt]
+    due_us: int | None
+    jobs: Sequence[Job]
+    timers: Sequence[Timer]
+
+
+class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.put_snapshot``; answered by the head."""
+
+    key: ConversationKey
+    fence: int
+    snapshot: Snapshot
+
+
+class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.quarantine``; answered by the head."""
+
+    key: ConversationKey
+    reason: str
+
+
+class AskHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by the head, behind every request before it."""
+
+    key: ConversationKey
+
+
+class Acquire(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.acquire``; answered by the lease."""
+
+    key: ConversationKey
+    holder: str
+    ttl_us: int
+    now_us: int
+
+
+class Renew(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.renew``; answered by the lease."""
+
+    lease: Lease
+    ttl_us: int
+    now_us: int
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.release``; answered by the lease."""
+
+    lease: Lease
+
+
+JournalRequest: TypeAlias = Append | PutSnapshot | Quarantine | AskHead
+"""What every backend's core carries out; answered by a head."""
+LeaseRequest: TypeAlias = Acquire | Renew | Release
+"""What only backends with leases proper carry out; answered by a lease."""
+Request: TypeAlias = JournalRequest | LeaseRequest
+Outcome: TypeAlias = Head | Lease | TorporError
+"""An answer, or why there is none."""
+
+
+class CommitCore(Protocol):
+    """Carries out requests, in order."""
+
+    def commit(self, requests: Sequence[Request]) -> list[Outcome]:
+        """One outcome per request, durable when this returns.
+
+        A request that is refused changes nothing and does not touch its neighbours. Never raises a ``StoreError``.
+        """
+        ...

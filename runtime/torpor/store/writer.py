@@ -1,0 +1,141 @@
+"""Requests on their way to a commit core, and the driver that needs no thread.
+
+Above: the stores. Below: a ``CommitCore``. ``TaskWriter`` commits on the event loop, from one task: the writer of the
+in-memory store, and of SQLite in simulation, where a thread would make runs unrepeatable.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from torpor.errors import InvariantBroken, StoreUnavailable, TorporError
+from torpor.store.contract import Head, Lease
+from torpor.store.requests import CommitCore, JournalRequest, LeaseRequest, Outcome, Request
+
+
+class PendingTicket:
+    """Implements ``store.contract.Ticket``; resolved once, on the event loop that waits for it."""
+
+    __slots__ = ("_event", "_outcome")
+
+    def __init__(self) -> None:
+        self._outcome: Outcome | None = None
+        self._event: anyio.Event | None = None
+
+    def resolve(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self) -> None:
+        await self.outcome()
+
+    async def outcome(self) -> Head | Lease:
+        """The answer. Raises: whatever the request was refused with."""
+        if self._outcome is None:
+            if self._event is None:
+                self._event = anyio.Event()
+            await self._event.wait()
+        outcome = self._outcome
+        if outcome is None:
+            raise InvariantBroken("a ticket was woken without an outcome")
+        if isinstance(outcome, TorporError):
+            raise outcome.with_traceback(None)
+        return outcome
+
+
+class Writer(Protocol):
+    """Hands requests to a commit core in the order of ``submit``."""
+
+    def submit(self, request: Request) -> PendingTicket:
+        """Never waits; what became of it is in the ticket."""
+        ...
+
+
+async def ask_head(writer: Writer, request: JournalRequest) -> Head:
+    """Submit and wait; a cancelled caller withdraws nothing."""
+    outcome = await writer.submit(request).outcome()
+    if not isinstance(outcome, Head):
+        raise InvariantBroken(f"a core answered {type(request).__name__} with {type(outcome).__name__}")
+    return outcome
+
+
+async def ask_lease(writer: Writer, request: LeaseRequest) -> Lease:
+    """Submit and wait; a cancelled caller withdraws nothing."""
+    outcome = await writer.submit(request).outcome()
+    if not isinstance(outcome, Lease):
+        raise InvariantBroken(f"a core answered {type(request).__name__} with {type(outcome).__name__}")
+    return outcome
+
+
+class TaskWriter:
+    """Commits in a task of its own: ``async with``.
+
+    What was submitted but not yet committed when the task is cancelled is lost, as in a crash; its tickets, and any
+    later one, end as ``StoreUnavailable``. A clean exit commits what is left.
+
+    Args: group_limit: requests per commit.  latency: seconds from taking a group to committing it.
+    """
+
+    def __init__(self, core: CommitCore, *, group_limit: int, latency: Callable[[], float] | None = None) -> None:
+        self._core = core
+        self._group_limit = group_limit
+        self._latency = latency
+        self._waiting: deque[tuple[Request, PendingTicket]] = deque()
+        self._work = anyio.Event()
+        self._is_closing = False
+        self._is_closed = False
+        self._tasks: TaskGroup | None = None
+
+    def submit(self, request: Request) -> PendingTicket:
+        ticket = PendingTicket()
+        if self._is_closing:
+            ticket.resolve(StoreUnavailable("the store is closed"))
+        else:
+            self._waiting.append((request, ticket))
+            self._work.set()
+        return ticket
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run, name="store:writer")
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        self._is_closing = True
+        self._work.set()
+        if self._tasks is None:
+            return None
+        return await self._tasks.__aexit__(exc_type, exc, tb)
+
+    async def _run(self) -> None:
+        group: list[tuple[Request, PendingTicket]] = []
+        try:
+            while self._waiting or not self._is_closing:
+                if not self._waiting:
+                    self._work = anyio.Event()
+                    await self._work.wait()
+                    continue
+                size = min(len(self._waiting), self._group_limit)
+                group = [self._waiting.popleft() for _ in range(size)]
+                await anyio.sleep(self._latency() if self._latency else 0)
+                outcomes = self._core.commit([request for request, _ in group])
+                for (_, ticket), outcome in zip(group, outcomes, strict=True):
+                    ticket.resolve(outcome)
+                group = []
+        finally:
+            self._is_closing = True
+            lost = StoreUnavailable("the store's writer stopped before this was committed")
+            for _, ticket in (*group, *self._waiting):
+                ticket.resolve(lost)
+            self._waiting.clear()
+
+    def __repr__(self) -> str:
+        return f"<TaskWriter waiting={len(self._waiting)} closing={self._is_closing}>"
