@@ -65,6 +65,8 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str = ""
     outcome: Outcome | None = None
     result: Block | None = None
+    unusable: str = ""
+    """Why its arguments cannot be used; such a call never runs."""
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +173,7 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         raise BadHistory(f"record {record.seq} begins turn {record.turn} while turn {state.turn.number} runs")
     if record.turn != state.turns + 1:
         raise BadHistory(f"record {record.seq} begins turn {record.turn}, the last one was {state.turns}")
-    taken, rest = _taken(state.queued, record.messages, record)
+    taken, rest = _taken(state.queued, record.messages, f"record {record.seq}")
     blocks = (*state.notes, *(block for message in taken for block in message.blocks))
     turn = TurnState(number=record.turn, messages=record.messages, principal=taken[-1].principal)
     return msgspec.structs.replace(
@@ -180,11 +182,11 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
 
 
 def _taken(
-    queued: tuple[QueuedMessage, ...], ids: tuple[MessageId, ...], record: Record
+    queued: tuple[QueuedMessage, ...], ids: tuple[MessageId, ...], what: str
 ) -> tuple[list[QueuedMessage], tuple[QueuedMessage, ...]]:
     by_id = {message.id: message for message in queued}
     if not ids or not set(ids) <= by_id.keys():
-        raise BadHistory(f"record {record.seq} takes messages {ids!r}, waiting are {tuple(by_id)!r}")
+        raise BadHistory(f"{what} takes messages {ids!r}, waiting are {tuple(by_id)!r}")
     return [by_id[id_] for id_ in ids], tuple(message for message in queued if message.id not in ids)
 
 
@@ -193,33 +195,43 @@ def _attempt_started(state: ConversationState, record: AttemptStarted) -> Conver
     return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, attempts=record.attempt))
 
 
+def requested_view(state: ConversationState, joined: tuple[MessageId, ...]) -> View:
+    """What the model sees when it is asked now: the open round closed, then the messages that join."""
+    if state.turn is None:
+        raise BadHistory("the model is asked outside a turn")
+    return _asked(state, state.turn, joined, f"request after record {state.seq}")[0]
+
+
+def _asked(
+    state: ConversationState, turn: TurnState, joined: tuple[MessageId, ...], what: str
+) -> tuple[View, list[QueuedMessage], tuple[QueuedMessage, ...]]:
+    view = _round_closed(state.view, turn, what)
+    if not joined:
+        return view, [], state.queued
+    taken, rest = _taken(state.queued, joined, what)
+    return view.extended("user", (block for message in taken for block in message.blocks)), taken, rest
+
+
 def _model_requested(state: ConversationState, record: ModelRequested) -> ConversationState:
     turn = _running(state, record)
-    view = _round_closed(state.view, turn, record)
-    taken: list[QueuedMessage] = []
-    rest, messages = state.queued, turn.messages
-    if record.joined:
-        taken, rest = _taken(state.queued, record.joined, record)
-        view = view.extended("user", (block for message in taken for block in message.blocks))
-        messages = (*turn.messages, *record.joined)
+    view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
     if record.link != view.link.hex():
         raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
-    attempts = turn.attempts if record.round == turn.round else 1
     requested = TurnState(
         number=turn.number,
-        messages=messages,
+        messages=(*turn.messages, *record.joined),
         principal=taken[-1].principal if taken else turn.principal,
         round=record.round,
         call=record.call,
-        attempts=max(attempts, 1),
+        attempts=max(turn.attempts, 1) if record.round == turn.round else 1,
     )
     return msgspec.structs.replace(state, view=view, queued=rest, turn=requested)
 
 
-def _round_closed(view: View, turn: TurnState, record: Record) -> View:
+def _round_closed(view: View, turn: TurnState, what: str) -> View:
     """The view with the open round's reply and results in it, in the model's order of calls."""
     if turn.open_calls:
-        raise BadHistory(f"record {record.seq} leaves calls {tuple(call.id for call in turn.open_calls)!r} open")
+        raise BadHistory(f"{what} leaves calls {tuple(call.id for call in turn.open_calls)!r} open")
     if turn.reply:
         view = view.extended("assistant", turn.reply)
     results = [call.result for call in turn.calls if call.result is not None]
@@ -231,7 +243,12 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
     if record.call != turn.call:
         raise BadHistory(f"record {record.seq} replies to call {record.call!r}, open is {turn.call!r}")
     calls = tuple(
-        CallState(id=CallId(head.id), name=head.name, arguments=msgspec.Raw(bytes(head.input)))
+        CallState(
+            id=CallId(head.id),
+            name=head.name,
+            arguments=msgspec.Raw(bytes(head.input)),
+            unusable=record.unusable.get(head.id, ""),
+        )
         for head in map(head_of, record.blocks)
         if head.type == "tool_use"
     )
@@ -288,16 +305,16 @@ def _late_result(state: ConversationState, record: LateResult) -> ConversationSt
 
 def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
     turn = _running(state, record)
-    return _turn_over(state, _round_closed(state.view, turn, record), ())
+    return _turn_over(state, _round_closed(state.view, turn, f"record {record.seq}"), ())
 
 
 def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> ConversationState:
     """Whatever of the reply was kept stays said; the note waits for the next user message."""
     turn = _running(state, record)
-    view = _round_closed(state.view, turn, record)
+    view = _round_closed(state.view, turn, f"record {record.seq}")
     if record.partial:
         view = view.extended("assistant", record.partial)
-    return _turn_over(state, view, (record.note,) if record.note is not None else ())
+    return _turn_over(state, view, (record.note,))
 
 
 def _turn_over(state: ConversationState, view: View, notes: tuple[Block, ...]) -> ConversationState:

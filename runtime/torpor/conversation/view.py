@@ -40,7 +40,10 @@ def preamble_of(fields: dict[str, Any]) -> Preamble:
 
 
 class View(msgspec.Struct, frozen=True):
-    """An immutable prefix of a list that is shared with its extensions; extending the newest one costs no copy."""
+    """An immutable prefix of a list that is shared with its extensions.
+
+    Extending the longest view of a list, or extending a shorter one by what already follows it, copies nothing.
+    """
 
     chunks: list[bytes] = msgspec.field(default_factory=list)
     """Shared; only the first ``length`` belong to this view."""
@@ -68,10 +71,12 @@ class View(msgspec.Struct, frozen=True):
             link = hashlib.sha256(link + _LINK_HEAD[role] + body + b"]").digest()
             previous = role
             count += 1
-        chunks = self.chunks if len(self.chunks) == self.length else self.chunks[: self.length]
-        chunks.extend(pieces)
+        chunks, end = self.chunks, self.length + len(pieces)
+        if len(chunks) > self.length and chunks[self.length : end] != pieces:
+            chunks = chunks[: self.length]
+        chunks.extend(pieces[len(chunks) - self.length :])
         size = self.size_bytes + sum(map(len, pieces))
-        return View(chunks, len(chunks), previous, link, size, count)
+        return View(chunks, end, previous, link, size, count)
 
     def packed(self) -> "View":
         """The same view as one piece of text: what an idle conversation keeps."""

@@ -29,11 +29,13 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     """A complete reply."""
 
     blocks: tuple[Block, ...]
-    """May be empty; a tool call's ``input`` is always an object."""
+    """May be empty. A tool call whose input is not an object is answered by the turn loop and never run."""
     stop_reason: str
     usage: Usage = Usage()
     model: str = ""
     request_id: str = ""
+    unusable: Mapping[str, str] = {}
+    """Calls whose arguments did not arrive whole, by id, and why."""
 
 
 class ReplySink(Protocol):

@@ -146,6 +146,8 @@ class ModelReplied(Record, frozen=True, tag="model_replied"):
     usage: Usage = Usage()
     model: str = ""
     request_id: str = ""
+    unusable: dict[str, str] = {}
+    """Calls whose arguments cannot be used, by id, and why; they are settled as failed and never run."""
 
 
 class ModelFailed(Record, frozen=True, tag="model_failed"):
@@ -198,10 +200,10 @@ class TurnCancelled(Record, frozen=True, tag="turn_cancelled"):
 
     reason: str
     """``client``, ``operator`` or ``interrupt`` (a message asked for it)."""
+    note: Block
+    """Tells the model, in its next user message, that its reply was cut."""
     partial: tuple[Block, ...] = ()
     """Finished blocks and the text so far of the reply that was cut."""
-    note: Block | None = None
-    """Tells the model, in its next user message, that its reply was cut."""
 
 
 class TurnFailed(Record, frozen=True, tag="turn_failed"):

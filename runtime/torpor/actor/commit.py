@@ -1,0 +1,202 @@
+"""The one write path of a conversation: fold ahead, append, publish.
+
+``add`` numbers and folds at once; nothing of it is durable before the append that carries it. At most one append is in
+flight. When it lands, its public records are published and the effects that waited for it run, in that order. When it
+fails, everything folded ahead is worthless: the journal is broken from then on and the actor reloads or stops.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from torpor.bus.contract import Bus
+from torpor.clock import Clock, IdSource
+from torpor.conversation.number import numbered
+from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
+from torpor.errors import StoreError, StoreUnavailable, WrongSequence
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import PUBLIC_RECORDS, JournalRecord
+from torpor.store.contract import Lease, Store, Ticket
+
+_log = structlog.get_logger()
+
+
+class _Flight:
+    """One append on its way."""
+
+    __slots__ = ("batch_id", "public", "seq", "ticket")
+
+    def __init__(self, ticket: Ticket, *, batch_id: str, seq: int, public: tuple[JournalRecord, ...]) -> None:
+        self.ticket = ticket
+        self.batch_id = batch_id
+        self.seq = seq
+        self.public = public
+
+
+class Journal:
+    """Implements ``turn.contract.Journal``; see the module docstring."""
+
+    __slots__ = (
+        "_broken",
+        "_buffer",
+        "_bus",
+        "_clock",
+        "_dedupe",
+        "_durable_seq",
+        "_effects",
+        "_flight",
+        "_handed_seq",
+        "_ids",
+        "_key",
+        "_lease",
+        "_loaded_seq",
+        "_state",
+        "_steps",
+        "_store",
+    )
+
+    def __init__(
+        self,
+        key: ConversationKey,
+        state: ConversationState,
+        *,
+        lease: Lease,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        ids: IdSource,
+        steps: StepOptions,
+    ) -> None:
+        self._key = key
+        self._state = state
+        self._lease = lease
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._ids = ids
+        self._steps = steps
+        self._durable_seq = self._handed_seq = self._loaded_seq = state.seq
+        self._buffer: list[JournalRecord] = []
+        self._dedupe: dict[MessageId, Receipt] = {}
+        self._effects: list[tuple[int, Callable[[], None]]] = []
+        self._flight: _Flight | None = None
+        self._broken: StoreError | None = None
+
+    @property
+    def state(self) -> ConversationState:
+        return self._state
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether anything became durable since the conversation was loaded."""
+        return self._durable_seq > self._loaded_seq
+
+    @property
+    def lease(self) -> Lease:
+        return self._lease
+
+    def renewed(self, lease: Lease) -> None:
+        """Write under the renewed lease from now on."""
+        self._lease = lease
+
+    def replace_view(self, state: ConversationState) -> None:
+        """Take an equal state that is held more cheaply."""
+        self._state = state
+
+    def add(self, *drafts: JournalRecord) -> None:
+        if drafts:
+            records = numbered(self._state, drafts, at_us=self._clock.now_us())
+            self._state = fold(self._state, records)
+            self._buffer.extend(records)
+
+    def remember(self, receipt: Receipt) -> None:
+        """Enter ``receipt`` into the index together with the records added last."""
+        self._dedupe[receipt.message_id] = receipt
+
+    def pending_receipt(self, message_id: MessageId) -> Receipt | None:
+        """The receipt of a message that is not durable yet."""
+        return self._dedupe.get(message_id)
+
+    def after_commit(self, effect: Callable[[], None]) -> None:
+        if self._durable_seq >= self._state.seq:
+            effect()
+        else:
+            self._effects.append((self._state.seq, effect))
+
+    async def submit(self) -> None:
+        target = self._state.seq
+        while self._handed_seq < target:
+            if self._flight is not None:
+                await self._land(self._flight)
+            else:
+                self._hand_over()
+        self._check()
+
+    async def flush(self) -> None:
+        target = self._state.seq
+        await self.submit()
+        while self._durable_seq < target and self._flight is not None:
+            await self._land(self._flight)
+        self._check()
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def _hand_over(self) -> None:
+        self._check()
+        now_us = self._clock.now_us()
+        at_rest = isinstance(next_step(self._state, Lane.TURN, self._steps, now_us), Rest)
+        records, self._buffer = self._buffer, []
+        batch_id = self._ids.new_id()
+        ticket = self._store.append(
+            self._key,
+            fence=self._lease.fence,
+            expected_seq=records[0].seq - 1,
+            batch_id=batch_id,
+            records=records,
+            dedupe=dict(self._dedupe),
+            due_us=None if at_rest else now_us,
+        )
+        self._handed_seq = records[-1].seq
+        public = tuple(record for record in records if isinstance(record, PUBLIC_RECORDS))
+        self._flight = _Flight(ticket, batch_id=batch_id, seq=self._handed_seq, public=public)
+
+    async def _land(self, flight: _Flight) -> None:
+        """Wait until ``flight`` is durable; whoever wakes first publishes it."""
+        try:
+            await flight.ticket.wait()
+        except (StoreUnavailable, WrongSequence) as exc:
+            if not await self._is_durable(flight, exc):
+                self._broken = exc
+                raise
+        except StoreError as exc:
+            self._broken = exc
+            raise
+        if self._flight is flight:
+            self._landed(flight)
+
+    def _landed(self, flight: _Flight) -> None:
+        self._flight = None
+        self._durable_seq = flight.seq
+        self._forget_receipts()
+        if flight.public:
+            self._bus.publish(self._key, flight.public)
+        due = [effect for seq, effect in self._effects if seq <= flight.seq]
+        self._effects = [(seq, effect) for seq, effect in self._effects if seq > flight.seq]
+        for effect in due:
+            effect()
+
+    def _forget_receipts(self) -> None:
+        """Receipts that are durable are answered from the index."""
+        waiting = {getattr(record, "message_id", None) for record in self._buffer}
+        self._dedupe = {id_: receipt for id_, receipt in self._dedupe.items() if id_ in waiting}
+
+    async def _is_durable(self, flight: _Flight, error: StoreError) -> bool:
+        """Settle a lost reply: the head names the batch that was written last."""
+        head = await self._store.head(self._key)
+        found = head.batch_id == flight.batch_id
+        _log.warning("commit.reconciled", conversation=self._key.path, durable=found, cause=error.code)
+        return found

@@ -1,0 +1,333 @@
+"""The actor: one task that owns one conversation from thaw to hibernation.
+
+    thaw -> [ idle: wait for commands ] <-> [ awake: turns run, commands are served beside them ] -> hibernate
+
+It is the only writer of its journal. While turns run, the mailbox is served by a second task of the same actor; both
+write through the one ``Journal``. Whatever goes wrong ends the actor, never a sibling; the supervisor decides what
+comes next.
+"""
+
+from functools import partial
+from typing import Final, assert_never
+
+import anyio
+import msgspec
+import structlog
+
+from torpor.actor.commit import Journal
+from torpor.actor.lifecycle import ActorState, Signal, next_state
+from torpor.actor.mailbox import Mailbox, PendingReply
+from torpor.actor.options import ActorOptions
+from torpor.actor.thaw import thaw
+from torpor.bus.contract import Bus
+from torpor.clock import Clock, IdSource
+from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
+from torpor.conversation.state import CallState, ConversationState
+from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
+from torpor.conversation.view import View
+from torpor.errors import (
+    Busy,
+    Fenced,
+    NothingToCancel,
+    NotNow,
+    Rejected,
+    StoreError,
+    TorporError,
+    UnknownAgent,
+)
+from torpor.records.blocks import text_block
+from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import ConversationCreated, LateResult, MessageReceived, WhenBusy
+from torpor.store.contract import Lease, Snapshot, Store
+from torpor.toolhost.contract import ToolResult
+from torpor.turn import notes
+from torpor.turn.agents import Agents
+from torpor.turn.interpret import Interpreter
+from torpor.turn.options import TurnOptions
+
+_log = structlog.get_logger()
+
+
+class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What every actor of a process shares."""
+
+    store: Store
+    bus: Bus
+    clock: Clock
+    ids: IdSource
+    agents: Agents
+    limiter: anyio.CapacityLimiter
+    """For concurrent model calls."""
+    steps: StepOptions
+    turn: TurnOptions
+    actor: ActorOptions
+
+
+class Actor:
+    """One incarnation of one conversation."""
+
+    __slots__ = (
+        "_changed",
+        "_hibernations",
+        "_interpreter",
+        "_is_resting",
+        "_journal",
+        "_parts",
+        "_snapshot",
+        "_stray_count",
+        "_unanswered",
+        "idle_since_s",
+        "key",
+        "mailbox",
+        "state",
+    )
+
+    def __init__(self, key: ConversationKey, parts: ActorParts) -> None:
+        self.key = key
+        self.mailbox = Mailbox(capacity=parts.actor.mailbox_capacity, retry_after_s=parts.actor.busy_retry_after_s)
+        self.state = ActorState.THAWING
+        self.idle_since_s = parts.clock.monotonic_s()
+        self._parts = parts
+        self._journal: Journal | None = None
+        self._interpreter: Interpreter | None = None
+        self._snapshot = ConversationState()
+        self._hibernations: list[PendingReply] = []
+        self._unanswered: list[PendingReply] = []
+        self._stray_count = 0
+        self._changed: anyio.Event | None = None
+        self._is_resting = True
+
+    @property
+    def journal(self) -> Journal | None:
+        """None until the conversation is loaded."""
+        return self._journal
+
+    async def run(self, lease: Lease) -> None:
+        """Thaw, serve until hibernation, release the lease.
+
+        Raises: JournalCorrupt: nothing was served. Fenced: another writer took over; nothing was written since. Any
+        other exception is a crash; commands without an answer are still to be failed with ``abandon``.
+        """
+        journal = await self._thawed(lease)
+        self._signal(Signal.LOADED)
+        while True:
+            if self._has_work(journal):
+                await self._awake(journal)
+            await self._snapshot_if_due(journal)
+            if self._hibernations and self.mailbox.close_if_empty():
+                break
+            await self._serve(journal, await self.mailbox.receive())
+        self._signal(Signal.MAILBOX_CLOSED)
+        await self._parts.store.release(journal.lease)
+        self._signal(Signal.RELEASED)
+        for reply in self._hibernations:
+            reply.resolve(_DONE)
+
+    def abandon(self, error: TorporError) -> None:
+        """Answer every command that has no answer with ``error``; the actor has ended."""
+        self.state = next_state(self.state, Signal.ENDED)
+        for reply in (*self._unanswered, *self._hibernations, *self.mailbox.take()):
+            reply.fail(error)
+
+    def pack(self) -> None:
+        """Hold an idle history as one piece of memory."""
+        if self.state is ActorState.IDLE and self._journal is not None:
+            state = self._journal.state
+            self._journal.replace_view(msgspec.structs.replace(state, view=state.view.packed()))
+
+    def left_running(self, call: CallState) -> None:
+        """Implements ``turn.tool_batch.Strays``."""
+        self._stray_count += 1
+
+    def ended_late(self, call: CallState, result: ToolResult, *, of_turn: int) -> None:
+        """Implements ``turn.tool_batch.Strays``: the note waits for the next turn."""
+        self._stray_count -= 1
+        journal = self._journal
+        if journal is not None and call.id in journal.state.lost_calls:
+            note = notes.late_result(call.name, result, of_turn=of_turn)
+            journal.add(LateResult(call_id=call.id, name=call.name, of_turn=of_turn, outcome=result.outcome, note=note))
+        self._look_again()
+
+    async def _thawed(self, lease: Lease) -> Journal:
+        parts = self._parts
+        thawed = await thaw(parts.store, self.key)
+        state = thawed.state
+        agent = parts.agents.get(state.agent)
+        if agent is not None and agent.preamble.digest == state.preamble.digest:
+            state = msgspec.structs.replace(state, preamble=agent.preamble)
+        if thawed.snapshot is not None:
+            self._snapshot = _marks(thawed.snapshot)
+        self._journal = Journal(
+            self.key,
+            state,
+            lease=lease,
+            store=parts.store,
+            bus=parts.bus,
+            clock=parts.clock,
+            ids=parts.ids,
+            steps=parts.steps,
+        )
+        return self._journal
+
+    async def _awake(self, journal: Journal) -> None:
+        """Run turns until there is nothing to do, and serve commands beside them."""
+        parts = self._parts
+        self._signal(Signal.WORK_FOUND)
+        self._is_resting = False
+        async with anyio.create_task_group() as tasks:
+            self._interpreter = Interpreter(
+                self.key,
+                journal=journal,
+                agent=parts.agents.get(journal.state.agent),
+                bus=parts.bus,
+                clock=parts.clock,
+                limiter=parts.limiter,
+                steps=parts.steps,
+                options=parts.turn,
+                tasks=tasks,
+                strays=self,
+            )
+            tasks.start_soon(self._serve_beside, journal)
+            await self._interpreter.run()
+            while self._stray_count:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+                await self._interpreter.run()
+            self._is_resting = True
+            self.mailbox.wake()
+        self._interpreter = None
+        self.idle_since_s = parts.clock.monotonic_s()
+        self._signal(Signal.RESTED)
+
+    async def _serve_beside(self, journal: Journal) -> None:
+        while not self._is_resting:
+            await self._serve(journal, await self.mailbox.receive())
+            await journal.flush()
+            self._look_again()
+
+    async def _serve(self, journal: Journal, replies: list[PendingReply]) -> None:
+        """Take commands in order; those that arrived together share the next commit."""
+        self._unanswered = [reply for reply in self._unanswered if not reply.is_done]
+        self._unanswered.extend(replies)
+        for reply in replies:
+            command = reply.command
+            match command:
+                case SendMessage():
+                    await self._receive(journal, reply, command)
+                case CancelTurn():
+                    self._cancel(journal, reply, command)
+                case Hibernate():
+                    self._hibernate(journal, reply, command)
+                case Wake():
+                    reply.resolve(_DONE)
+                case _:
+                    assert_never(command)
+
+    async def _receive(self, journal: Journal, reply: PendingReply, command: SendMessage) -> None:
+        """Record a message once; a resend gets the first receipt again."""
+        receipt = journal.pending_receipt(command.message_id)
+        if receipt is None and journal.state.seq:
+            if (known := await self._parts.store.receipt(self.key, command.message_id)) is not None:
+                reply.resolve(known)
+                return
+            receipt = journal.pending_receipt(command.message_id)
+        if receipt is None:
+            try:
+                receipt = self._record(journal, command)
+            except TorporError as refusal:
+                reply.fail(refusal)
+                return
+        journal.after_commit(partial(reply.resolve, receipt))
+
+    def _record(self, journal: Journal, command: SendMessage) -> Receipt:
+        state, bounds = journal.state, self._parts.actor
+        name = state.agent if state.seq else command.agent
+        if (agent := self._parts.agents.get(name)) is None:
+            raise UnknownAgent(name, known=self._parts.agents.names())
+        if state.turn is not None and command.when_busy is WhenBusy.REJECT:
+            raise Rejected(turn=state.turn.number)
+        if len(state.queued) >= bounds.unprocessed_max:
+            raise Busy("queue of messages", waiting=len(state.queued), retry_after_s=bounds.busy_retry_after_s)
+        if not state.seq:
+            journal.add(ConversationCreated(agent=agent.name))
+        journal.add(
+            MessageReceived(
+                message_id=command.message_id,
+                principal=command.principal,
+                blocks=(text_block(command.text),),
+                when_busy=command.when_busy,
+                cleaned=command.cleaned,
+            )
+        )
+        receipt = Receipt(
+            message_id=command.message_id,
+            event=journal.state.event,
+            at_us=self._parts.clock.now_us(),
+            position=_position(journal.state, command.message_id),
+        )
+        journal.remember(receipt)
+        if command.when_busy is WhenBusy.INTERRUPT and state.turn is not None and self._interpreter is not None:
+            journal.after_commit(partial(self._interpreter.cancel, "interrupt", turn=state.turn.number))
+        return receipt
+
+    def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
+        turn = journal.state.turn
+        if turn is None or self._interpreter is None:
+            reply.fail(NothingToCancel())
+            return
+        self._interpreter.cancel(command.reason, turn=turn.number, ended=partial(reply.resolve, turn.number))
+
+    def _hibernate(self, journal: Journal, reply: PendingReply, command: Hibernate) -> None:
+        turn = journal.state.turn
+        if turn is not None and command.deadline_s <= 0:
+            reply.fail(NotNow(turn=turn.number, deadline_s=command.deadline_s))
+            return
+        self._hibernations = [waiting for waiting in self._hibernations if not waiting.is_done]
+        self._hibernations.append(reply)
+
+    async def _snapshot_if_due(self, journal: Journal) -> None:
+        """Its cost is amortised: what was written since the last one must outweigh a share of it."""
+        state, last, bounds = journal.state, self._snapshot, self._parts.actor
+        tail_bytes = state.view.size_bytes - last.view.size_bytes + RECORD_BYTES * (state.seq - last.seq)
+        if tail_bytes < max(bounds.snapshot_min_bytes, bounds.snapshot_share * last.view.size_bytes):
+            return
+        snapshot = Snapshot(seq=state.seq, version=SNAPSHOT_VERSION, data=encode_snapshot(state))
+        try:
+            await self._parts.store.put_snapshot(self.key, fence=journal.lease.fence, snapshot=snapshot)
+        except Fenced:
+            raise
+        except StoreError as exc:
+            _log.warning("snapshot.failed", conversation=self.key.path, seq=state.seq, why=str(exc))
+            return
+        self._snapshot = _marks(state)
+
+    def _has_work(self, journal: Journal) -> bool:
+        step = next_step(journal.state, Lane.TURN, self._parts.steps, self._parts.clock.now_us())
+        return not isinstance(step, Rest)
+
+    def _look_again(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+
+    def _signal(self, signal: Signal) -> None:
+        self.state = next_state(self.state, signal)
+
+    def __repr__(self) -> str:
+        return f"<Actor {self.key.path} {self.state.value} mailbox={len(self.mailbox)}>"
+
+
+_DONE: Final = True
+RECORD_BYTES: Final = 256
+"""What a record costs in the journal beside its text, about; only the choice of moments for snapshots rests on it."""
+
+
+def _marks(state: ConversationState) -> ConversationState:
+    """Of a state that was saved, the numbers that tell when the next one is due; not its text."""
+    return ConversationState(seq=state.seq, view=View(size_bytes=state.view.size_bytes))
+
+
+def _position(state: ConversationState, message_id: MessageId) -> int:
+    """How many turns and messages go before it."""
+    ahead = next(index for index, message in enumerate(state.queued) if message.id == message_id)
+    return ahead + (state.turn is not None)

@@ -1,0 +1,18 @@
+"""Bounds of one actor."""
+
+import msgspec
+
+
+class ActorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Counts, bytes and shares."""
+
+    mailbox_capacity: int = 64
+    """Commands waiting for the actor; one more is answered ``busy``."""
+    unprocessed_max: int = 32
+    """Messages accepted and not yet taken by a turn; one more is answered ``busy``."""
+    busy_retry_after_s: float = 1.0
+    """What a ``busy`` client is told to wait."""
+    snapshot_share: float = 0.5
+    """A snapshot is due when the records since the last one exceed this share of it."""
+    snapshot_min_bytes: int = 16_384
+    """Below this much journal since the last snapshot none is due: folding it costs less than writing."""

@@ -1,0 +1,78 @@
+"""An agent: a persona with its model and its tools, built once from its definition and shared by all its
+conversations."""
+
+from typing import Any
+
+import msgspec
+
+from torpor.conversation.budget import preamble_sections
+from torpor.conversation.view import Preamble, preamble_of
+from torpor.model.contract import Model
+from torpor.toolhost.contract import Toolbox
+
+
+class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``config/agents/<name>.toml``."""
+
+    name: str
+    system: str
+    """The system prompt."""
+    model: dict[str, Any]
+    """``kind`` names the adapter; the rest is the adapter's."""
+    description: str = ""
+    max_tokens: int = 4096
+    """Of one reply."""
+    tools: tuple[str, ...] = ()
+    """Allow-list; empty for every tool of the home."""
+    default: bool = False
+    """Takes conversations whose first message names no agent."""
+
+
+class Agent:
+    """A definition with its parts; immutable."""
+
+    __slots__ = ("definition", "fixed_sections", "model", "preamble", "toolbox")
+
+    def __init__(self, definition: AgentDefinition, *, model: Model, toolbox: Toolbox) -> None:
+        self.definition = definition
+        self.model = model
+        self.toolbox = toolbox
+        fields = _preamble_fields(definition, toolbox)
+        self.preamble: Preamble = preamble_of(fields)
+        self.fixed_sections = preamble_sections(fields)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name} preamble={self.preamble.digest[:12]}>"
+
+
+def _preamble_fields(definition: AgentDefinition, toolbox: Toolbox) -> dict[str, Any]:
+    """Tools sorted by name, the static system prompt as its own block: a prefix that only a change of the home
+    moves."""
+    return {
+        "model": definition.model.get("model", definition.model["kind"]),
+        "max_tokens": definition.max_tokens,
+        "system": [{"type": "text", "text": definition.system}],
+        "tools": [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+            for spec in toolbox.specs()
+        ],
+    }
+
+
+class Agents:
+    """The agents of a home by name."""
+
+    def __init__(self, agents: tuple[Agent, ...]) -> None:
+        self._by_name = {agent.name: agent for agent in agents}
+        self._default = next((agent for agent in agents if agent.definition.default), None) or next(iter(agents), None)
+
+    def get(self, name: str) -> Agent | None:
+        """The agent of that name; the home's default for an empty one."""
+        return self._by_name.get(name) if name else self._default
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._by_name))

@@ -1,0 +1,257 @@
+"""Performs what ``next_step`` decides, one step after the other, until there is nothing to do.
+
+Pure steps only add records; a step that acts hands over what was added first. Recovery, cancellation and ordinary
+progress come through the same function, so there is no second way of doing anything.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import anyio
+import anyio.abc
+
+from torpor.bus.contract import Bus
+from torpor.clock import Clock
+from torpor.conversation.budget import request_sections
+from torpor.conversation.state import ConversationState, TurnState, requested_view
+from torpor.conversation.steps import (
+    CallModel,
+    FinishTurn,
+    Lane,
+    PrepareTurn,
+    Rest,
+    RunTools,
+    StepOptions,
+    TurnEnd,
+    next_step,
+)
+from torpor.errors import InvariantBroken, ProviderError
+from torpor.model.contract import ModelReply, ModelRequest
+from torpor.records.blocks import Block
+from torpor.records.events import Progress
+from torpor.records.ids import CallId, ConversationKey
+from torpor.records.journal import (
+    AttemptStarted,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    PreambleChanged,
+    StepKind,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+)
+from torpor.turn import notes
+from torpor.turn.agents import Agent
+from torpor.turn.contract import Journal
+from torpor.turn.model_call import ModelCall, ReplySoFar
+from torpor.turn.options import TurnOptions
+from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
+
+
+class Interpreter:
+    """Runs the turns of one conversation; owned by its actor, one at a time."""
+
+    def __init__(
+        self,
+        key: ConversationKey,
+        *,
+        journal: Journal,
+        agent: Agent | None,
+        bus: Bus,
+        clock: Clock,
+        limiter: anyio.CapacityLimiter,
+        steps: StepOptions,
+        options: TurnOptions,
+        tasks: anyio.abc.TaskGroup,
+        strays: Strays,
+    ) -> None:
+        self._key = key
+        self._journal = journal
+        self._agent = agent
+        self._bus = bus
+        self._clock = clock
+        self._limiter = limiter
+        self._steps = steps
+        self._options = options
+        self._tasks = tasks
+        self._strays = strays
+        self._scope: anyio.CancelScope | None = None
+        self._stopping = ""
+        self._when_ended: list[Callable[[], None]] = []
+
+    async def run(self) -> None:
+        """Perform steps until ``Rest``; everything is durable and published then.
+
+        Raises: StoreError: the journal could not take what was done. Any other exception is a crash of this step.
+        """
+        while True:
+            state = self._journal.state
+            step = next_step(state, Lane.TURN, self._steps, self._clock.now_us())
+            match step:
+                case Rest():
+                    await self._journal.flush()
+                    if self._is_at_rest():
+                        return
+                case PrepareTurn():
+                    self._prepare(step)
+                case FinishTurn():
+                    self._finish(step)
+                case CallModel() | RunTools():
+                    await self._act(step)
+                case _:
+                    assert_never(step)
+
+    def cancel(self, reason: str, *, turn: int, ended: Callable[[], None] | None = None) -> None:
+        """End ``turn`` at its next await if it still runs; ``ended`` is called once its end is durable."""
+        running = self._journal.state.turn
+        if running is None or running.number != turn:
+            if ended is not None:
+                self._journal.after_commit(ended)
+            return
+        self._stopping = reason
+        if ended is not None:
+            self._when_ended.append(ended)
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _is_at_rest(self) -> bool:
+        return isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), Rest)
+
+    def _prepare(self, step: PrepareTurn) -> None:
+        if self._agent is not None and self._agent.preamble.digest != self._journal.state.preamble.digest:
+            preamble = self._agent.preamble
+            self._journal.add(PreambleChanged(digest=preamble.digest, body=preamble.body))
+        self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
+
+    def _finish(self, step: FinishTurn) -> None:
+        match step.end:
+            case TurnEnd.FINISHED:
+                self._journal.add(TurnFinished(turn=step.turn))
+                self._ended()
+            case TurnEnd.INTERRUPTED:
+                self._cut("interrupt", partial=())
+            case TurnEnd.FAILED:
+                self._fail(step.code, step.detail, partial=())
+            case _:
+                assert_never(step.end)
+
+    async def _act(self, step: CallModel | RunTools) -> None:
+        """Perform a step that a cancel may cut short."""
+        if self._agent is None:
+            name = self._journal.state.agent
+            self._fail("unknown_agent", f"agent {name!r} is no longer defined in this home", partial=())
+            return
+        if self._stopping:
+            self._cut(self._stopping, partial=())
+            return
+        if isinstance(step, CallModel):
+            await self._call_model(step, self._agent)
+        else:
+            await self._run_tools(step, self._agent)
+
+    async def _call_model(self, step: CallModel, agent: Agent) -> None:
+        state = self._journal.state
+        call = f"{step.turn}-{step.round}-{step.attempt}"
+        view = requested_view(state, step.joined)
+        if step.attempt > 1:
+            self._journal.add(
+                AttemptStarted(turn=step.turn, step=StepKind.CALL_MODEL, round=step.round, attempt=step.attempt)
+            )
+        self._journal.add(
+            ModelRequested(
+                turn=step.turn,
+                call=call,
+                round=step.round,
+                preamble=state.preamble.digest,
+                link=view.link.hex(),
+                sections=request_sections(agent.fixed_sections, view),
+                joined=step.joined,
+            )
+        )
+        sink = ReplySoFar(call, publish=lambda delta: self._bus.publish_delta(self._key, delta))
+        request = ModelRequest(call=call, preamble=state.preamble, view=view, options=agent.definition.model)
+        model_call = ModelCall(request, sink=sink, limiter=self._limiter, deadline_s=self._options.model_deadline_s)
+        answer: ModelReply | ProviderError | None = None
+        with anyio.CancelScope() as self._scope:
+            await self._journal.submit()
+            if step.attempt > 1:
+                await self._journal.flush()
+            answer = await model_call.overlapped(agent.model, self._journal)
+        self._scope = None
+        self._answered(step, call, answer, sink)
+
+    def _answered(
+        self, step: CallModel, call: str, answer: ModelReply | ProviderError | None, sink: ReplySoFar
+    ) -> None:
+        if isinstance(answer, ModelReply):
+            self._journal.add(
+                ModelReplied(
+                    turn=step.turn,
+                    call=call,
+                    round=step.round,
+                    blocks=answer.blocks,
+                    stop_reason=answer.stop_reason,
+                    usage=answer.usage,
+                    model=answer.model,
+                    request_id=answer.request_id,
+                    unusable=dict(answer.unusable),
+                )
+            )
+        elif isinstance(answer, ProviderError):
+            detail = str(answer)
+            self._journal.add(ModelFailed(turn=step.turn, call=call, round=step.round, code=answer.code, detail=detail))
+            self._fail(answer.code, detail, partial=sink.partial())
+        else:
+            self._cut(self._stopping, partial=sink.partial())
+
+    async def _run_tools(self, step: RunTools, agent: Agent) -> None:
+        batch = ToolBatch(
+            self._key,
+            _turn_of(self._journal.state),
+            toolbox=agent.toolbox,
+            journal=self._journal,
+            tasks=self._tasks,
+            strays=self._strays,
+            report=self._report,
+        )
+        with anyio.CancelScope() as self._scope:
+            await batch.run(step)
+        was_cut, self._scope = self._scope.cancelled_caught, None
+        if was_cut:
+            await batch.stop(grace_s=self._options.cancel_grace_s)
+            self._cut(self._stopping, partial=())
+
+    def _report(self, call_id: CallId, name: str, text: str) -> None:
+        self._bus.publish_progress(self._key, Progress(call_id=call_id, name=name, text=text))
+
+    def _cut(self, reason: str, *, partial: tuple[Block, ...]) -> None:
+        turn = self._settled()
+        note = notes.reply_cut(reason, had_text=bool(partial))
+        self._journal.add(TurnCancelled(turn=turn.number, reason=reason, partial=partial, note=note))
+        self._ended()
+
+    def _fail(self, code: str, detail: str, *, partial: tuple[Block, ...]) -> None:
+        turn = self._settled()
+        note = notes.turn_failed(code)
+        self._journal.add(TurnFailed(turn=turn.number, code=code, detail=detail, note=note, partial=partial))
+        self._ended()
+
+    def _ended(self) -> None:
+        self._stopping = ""
+        for ended in self._when_ended:
+            self._journal.after_commit(ended)
+        self._when_ended.clear()
+
+    def _settled(self) -> TurnState:
+        """The running turn with every call of it settled: a turn never ends with a question open."""
+        turn = _turn_of(self._journal.state)
+        self._journal.add(*settled_as_they_stand(turn, why="the turn ended before its result was recorded"))
+        return turn
+
+
+def _turn_of(state: ConversationState) -> TurnState:
+    if state.turn is None:
+        raise InvariantBroken("a step was performed outside a turn")
+    return state.turn

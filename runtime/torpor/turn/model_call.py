@@ -1,0 +1,132 @@
+"""One model call: the request goes out, deltas go to whoever watches, the reply or its failure comes back.
+
+In a turn's first attempt the call overlaps with the commit of its own request, since asking changes nothing in the
+world; what it says is held back until that commit is durable.
+"""
+
+from collections.abc import Callable
+
+import anyio
+import msgspec
+
+from torpor.conversation.publish import text_of
+from torpor.errors import ProviderError, ProviderUnavailable, StoreError
+from torpor.model.contract import Model, ModelReply, ModelRequest
+from torpor.records.blocks import Block, canonical, head_of, text_block
+from torpor.records.events import Delta
+from torpor.turn.contract import Journal
+
+
+class ReplySoFar:
+    """Implements ``model.contract.ReplySink``: what was said, and the deltas that clients may already see."""
+
+    __slots__ = ("_blocks", "_call", "_held", "_is_open", "_offset", "_pieces", "_publish")
+
+    def __init__(self, call: str, *, publish: Callable[[Delta], None]) -> None:
+        self._call = call
+        self._publish = publish
+        self._blocks: list[Block] = []
+        self._pieces: list[str] = []
+        self._held: list[str] = []
+        self._offset = 0
+        self._is_open = False
+
+    def text(self, piece: str) -> None:
+        self._pieces.append(piece)
+        if self._is_open:
+            self._show(piece)
+        else:
+            self._held.append(piece)
+
+    def block(self, block: Block) -> None:
+        self._blocks.append(block)
+        self._pieces.clear()
+
+    def release(self) -> None:
+        """The request is durable: what was held back and what follows may be seen."""
+        self._is_open = True
+        if self._held:
+            self._show("".join(self._held))
+            self._held.clear()
+
+    def partial(self) -> tuple[Block, ...]:
+        """What is worth keeping of a reply that was cut: finished text and thinking, and the text so far.
+
+        Calls are left out, since nothing will answer them, and so is everything when no text was said at all.
+        """
+        kept = [block for block in self._blocks if head_of(block).type != "tool_use"]
+        if (rest := "".join(self._pieces)).strip():
+            kept.append(text_block(rest))
+        return tuple(kept) if text_of(kept).strip() else ()
+
+    def _show(self, text: str) -> None:
+        self._publish(Delta(call=self._call, offset=self._offset, text=text))
+        self._offset += len(text)
+
+
+class ModelCall:
+    """Performs one call; a turn's cancellation cancels it from outside."""
+
+    def __init__(
+        self, request: ModelRequest, *, sink: ReplySoFar, limiter: anyio.CapacityLimiter, deadline_s: float
+    ) -> None:
+        self._request = request
+        self._sink = sink
+        self._limiter = limiter
+        self._deadline_s = deadline_s
+
+    async def overlapped(self, model: Model, journal: Journal) -> ModelReply | ProviderError:
+        """Ask while the request is being committed; a commit that fails cancels the call and drops its result.
+
+        Raises: StoreError: the commit failed.
+        """
+        answers: list[ModelReply | ProviderError] = []
+
+        async def ask() -> None:
+            answers.append(await self.asked(model))
+
+        broken: StoreError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            try:
+                await journal.flush()
+                self._sink.release()
+            except StoreError as exc:
+                broken = exc
+                tasks.cancel_scope.cancel()
+        if broken is not None:
+            raise broken
+        return answers[0]
+
+    async def asked(self, model: Model) -> ModelReply | ProviderError:
+        """Wait for a free place and ask; the host's faults come back as values."""
+        async with self._limiter:
+            try:
+                with anyio.fail_after(self._deadline_s):
+                    reply = await model.reply(self._request, self._sink)
+            except TimeoutError:
+                return ProviderUnavailable(f"no complete reply within {self._deadline_s:g} s")
+            except ProviderError as exc:
+                return exc
+        return storable(reply)
+
+
+def storable(reply: ModelReply) -> ModelReply:
+    """The reply as later requests may repeat it.
+
+    Text blocks that say nothing are left out, since the API refuses them. A call whose input is not an object gets an
+    empty one and is named in ``unusable``.
+    """
+    blocks: list[Block] = []
+    unusable = dict(reply.unusable)
+    for block in reply.blocks:
+        head = head_of(block)
+        if head.type == "text" and not head.text.strip():
+            continue
+        if head.type == "tool_use" and not bytes(head.input).startswith(b"{"):
+            found = bytes(head.input)[:40].decode(errors="replace")
+            unusable[head.id] = f"arguments of {head.name} are {found}, expected a JSON object; nothing was done"
+            blocks.append(canonical({**msgspec.json.decode(block), "input": {}}))
+        else:
+            blocks.append(block)
+    return msgspec.structs.replace(reply, blocks=tuple(blocks), unusable=unusable)

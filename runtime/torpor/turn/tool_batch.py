@@ -1,0 +1,230 @@
+"""The calls of one round: started together, settled one by one, each result committed as it ends.
+
+A read may start while the commit that announces it is under way; a write waits for it. What a crash interrupted comes
+back here as a call that has started: reads run again, writes are asked about, retried under their first key where the
+tool keeps it, and otherwise reported as unknown.
+
+A write that outlives its turn's cancellation goes on as a *stray*; its end is told at the next turn.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+import anyio
+import anyio.abc
+
+from torpor.conversation.state import CallState, CallStatus, TurnState
+from torpor.conversation.steps import RunTools
+from torpor.records.blocks import tool_result_block
+from torpor.records.ids import CallId, ConversationKey
+from torpor.records.journal import (
+    AttemptStarted,
+    Effect,
+    JournalRecord,
+    Outcome,
+    StepKind,
+    ToolFinished,
+    ToolStarted,
+)
+from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
+from torpor.turn import notes
+from torpor.turn.contract import Journal
+
+
+class Strays(Protocol):
+    """Looks after writes that their turn did not wait for."""
+
+    def left_running(self, call: CallState) -> None: ...
+
+    def ended_late(self, call: CallState, result: ToolResult, *, of_turn: int) -> None: ...
+
+
+class ToolBatch:
+    """Performs one ``RunTools``."""
+
+    def __init__(
+        self,
+        key: ConversationKey,
+        turn: TurnState,
+        *,
+        toolbox: Toolbox,
+        journal: Journal,
+        tasks: anyio.abc.TaskGroup,
+        strays: Strays,
+        report: Callable[[CallId, str, str], None],
+    ) -> None:
+        self._key = key
+        self._turn = turn
+        self._toolbox = toolbox
+        self._journal = journal
+        self._tasks = tasks
+        self._strays = strays
+        self._report = report
+        self._running: dict[CallId, tuple[CallState, anyio.CancelScope]] = {}
+        self._begun: set[CallId] = set()
+        self._ended: list[ToolFinished] = []
+        self._wakeup = anyio.Event()
+
+    async def run(self, step: RunTools) -> None:
+        """Settle every open call. Cancellation: leaves the calls running; ``stop`` or ``abandon`` ends them."""
+        calls = self._turn.open_calls
+        usable = (call for call in calls if not call.unusable)
+        known = [(call, spec) for call in usable if (spec := self._toolbox.spec(call.name)) is not None]
+        if step.attempt > 1:
+            self._journal.add(self._attempt_started(step))
+        self._journal.add(
+            *(self._tool_started(call, spec) for call, spec in known if call.status is CallStatus.INTENDED)
+        )
+        await self._journal.submit()
+        if step.attempt > 1 or any(spec.effect is Effect.WRITE for _, spec in known):
+            self._start(call for call, spec in known if self._may_overlap(call, spec, step))
+            await self._journal.flush()
+        self._start(call for call in calls if call.id not in self._begun)
+        await self._settle(len(calls))
+
+    async def _settle(self, open_calls: int) -> None:
+        """Commit results as they end; the last ones share the commit of what comes next."""
+        while open_calls:
+            await self._wakeup.wait()
+            self._wakeup = anyio.Event()
+            ended, self._ended = self._ended, []
+            self._journal.add(*ended)
+            open_calls -= len(ended)
+            if open_calls:
+                await self._journal.flush()
+
+    async def stop(self, *, grace_s: float) -> None:
+        """End what still runs: reads at once, writes after ``grace_s``; every call then has its result.
+
+        Shielded, and bounded by the grace.
+        """
+        for call, scope in self._running.values():
+            if self._effect(call) is Effect.READ:
+                scope.cancel()
+        with anyio.move_on_after(grace_s, shield=True):
+            while any(self._effect(call) is Effect.WRITE for call, _ in self._running.values()):
+                await self._wakeup.wait()
+                self._wakeup = anyio.Event()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Settle what is open as it stands, without waiting for anything."""
+        ended, self._ended = self._ended, []
+        self._journal.add(*ended)
+        for call, _ in self._running.values():
+            if self._effect(call) is Effect.WRITE:
+                self._strays.left_running(call)
+        self._running.clear()
+        turn = self._journal.state.turn
+        if turn is not None and turn.number == self._turn.number:
+            never = {call.id for call in self._turn.open_calls if call.status is CallStatus.INTENDED} - self._begun
+            self._journal.add(
+                *(
+                    finished(turn.number, call, notes.never_started(call.name))
+                    for call in turn.open_calls
+                    if call.id in never
+                ),
+                *settled_as_they_stand(turn, why="the turn was ended while it ran", but=never),
+            )
+
+    def _start(self, calls: Iterable[CallState]) -> None:
+        for call in calls:
+            scope = anyio.CancelScope()
+            self._running[call.id] = (call, scope)
+            self._begun.add(call.id)
+            self._tasks.start_soon(self._perform, call, scope)
+
+    async def _perform(self, call: CallState, scope: anyio.CancelScope) -> None:
+        with scope:
+            result = await self._result_of(call)
+            if self._running.pop(call.id, None) is not None:
+                self._ended.append(finished(self._turn.number, call, result))
+                self._wakeup.set()
+            elif self._effect(call) is Effect.WRITE:
+                self._strays.ended_late(call, result, of_turn=self._turn.number)
+
+    async def _result_of(self, call: CallState) -> ToolResult:
+        if call.unusable:
+            return ToolResult(outcome=Outcome.FAILED, text=call.unusable)
+        spec = self._toolbox.spec(call.name)
+        if call.status is CallStatus.INTENDED or (spec is not None and call.effect is Effect.READ):
+            return await self._toolbox.call(call.name, call.arguments, self._context(call))
+        return await self._recovered(call, spec)
+
+    async def _recovered(self, call: CallState, spec: ToolSpec | None) -> ToolResult:
+        """What became of a call that a crash interrupted; never a silent repetition of a write."""
+        if call.effect is Effect.READ:
+            return notes.interrupted(call.name)
+        if spec is None:
+            return notes.unknown(call.name, why="the tool is no longer there to ask")
+        if spec.has_probe:
+            probed = await self._toolbox.probe(call.name, call.arguments, self._context(call))
+            if probed is not None and probed.outcome is not Outcome.NEVER_STARTED:
+                return probed
+            if probed is not None:
+                return await self._toolbox.call(call.name, call.arguments, self._context(call))
+        if spec.accepts_key:
+            return await self._toolbox.call(call.name, call.arguments, self._context(call))
+        return notes.unknown(call.name, why="the process ended before its result was recorded")
+
+    def _may_overlap(self, call: CallState, spec: ToolSpec, step: RunTools) -> bool:
+        return step.attempt == 1 and spec.effect is Effect.READ
+
+    def _effect(self, call: CallState) -> Effect:
+        spec = self._toolbox.spec(call.name)
+        return spec.effect if spec is not None and call.status is CallStatus.INTENDED else call.effect
+
+    def _context(self, call: CallState) -> ToolContext:
+        return ToolContext(
+            key=self._key,
+            principal=self._turn.principal,
+            turn=self._turn.number,
+            call_id=call.id,
+            idempotency_key=call.idempotency_key or idempotency_key(self._key, self._turn.number, call.id),
+            report=lambda text: self._report(call.id, call.name, text),
+        )
+
+    def _attempt_started(self, step: RunTools) -> AttemptStarted:
+        return AttemptStarted(turn=step.turn, step=StepKind.RUN_TOOLS, round=step.round, attempt=step.attempt)
+
+    def _tool_started(self, call: CallState, spec: ToolSpec) -> ToolStarted:
+        return ToolStarted(
+            turn=self._turn.number,
+            call_id=call.id,
+            name=call.name,
+            effect=spec.effect,
+            idempotency_key=idempotency_key(self._key, self._turn.number, call.id),
+        )
+
+
+def idempotency_key(key: ConversationKey, turn: int, call_id: CallId) -> str:
+    """32 hex characters: the same for every attempt of one call, different for every other call."""
+    return hashlib.sha256(f"{key.path}\0{turn}\0{call_id}".encode()).hexdigest()[:32]
+
+
+def finished(turn: int, call: CallState, result: ToolResult) -> ToolFinished:
+    """The record that settles ``call``."""
+    return ToolFinished(
+        turn=turn,
+        call_id=call.id,
+        name=call.name,
+        outcome=result.outcome,
+        block=tool_result_block(call.id, result.text, is_error=result.outcome is not Outcome.SUCCEEDED),
+        handle=result.handle,
+        cleaned=result.cleaned,
+    )
+
+
+def settled_as_they_stand(turn: TurnState, *, why: str, but: Collection[CallId] = ()) -> tuple[JournalRecord, ...]:
+    """One honest result for each call still open, ``but`` these: never started, stopped while reading, or unknown."""
+    open_calls = (call for call in turn.open_calls if call.id not in but)
+    return tuple(finished(turn.number, call, _as_it_stands(call, why=why)) for call in open_calls)
+
+
+def _as_it_stands(call: CallState, *, why: str) -> ToolResult:
+    if call.status is CallStatus.INTENDED:
+        return notes.never_started(call.name)
+    if call.effect is Effect.READ:
+        return notes.interrupted(call.name)
+    return notes.unknown(call.name, why=why)
