@@ -41,7 +41,9 @@ def make_data_folder(folder: Path) -> None:
     Raises: ConfigError: something else stands there, it cannot be made, or it holds files of others.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True)
+            _put(folder / ".gitignore", b"*\n")  # homes are kept under git, secrets are not
         _close_to_others(folder)
     except OSError as exc:
         found = exc.strerror or "unusable"

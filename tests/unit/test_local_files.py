@@ -43,6 +43,7 @@ def test_folder_and_every_file_in_it_are_the_owners_alone(folder: Path) -> None:
 
     assert mode(folder) == 0o700
     assert {path.name: mode(path) for path in folder.iterdir()} == {
+        ".gitignore": 0o600,
         "secret": 0o600,
         "development_token": 0o600,
         "server.json": 0o600,
@@ -72,6 +73,10 @@ def test_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"data: data folder is 'File exists', expected a directory"):
         make_data_folder(tmp_path / "data")
+
+
+def test_git_never_takes_a_data_folder(folder: Path) -> None:
+    assert (folder / ".gitignore").read_text() == "*\n"
 
 
 def test_secret_is_made_once(folder: Path) -> None:

@@ -1,0 +1,133 @@
+"""The ``torpor`` command: finds the verb, runs it, and turns whatever went wrong into one line and an exit code.
+
+A verb is a module of this package with a click command named ``command``. It is imported when it is called and not
+before, so the names and the help of all of them stand in a table here. Below: the composition root for ``serve``, the
+Python client for the verbs that ask a running server.
+
+Exit codes: 0 done, 1 failed, 2 used wrongly, 130 stopped by Ctrl-C; a verb's help names those of its own. With
+``TORPOR_DEBUG=1`` a fault shows where it came from.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from torpor.errors import TorporError
+
+VERBS: Final = {
+    "serve": "Start the engine in an agent home.",
+    "chat": "Talk to an agent in the terminal.",
+    "send": "Send one message and print the reply.",
+    "ps": "List conversations and what they are doing.",
+    "inspect": "Show the journal of a conversation as a timeline.",
+    "hibernate": "Put a conversation to sleep.",
+    "thaw": "Wake a conversation up.",
+    "token": "Sign a token for somebody.",
+    "init": "Make a new agent home.",
+    "config": "Check the configuration of a home.",
+}
+
+FAILED: Final = 1
+USED_WRONGLY: Final = 2
+STOPPED: Final = 130
+
+
+class _Verbs(click.Group):
+    """Knows its verbs by name and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"torpor.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # click's signature
+    if is_wanted and not ctx.resilient_parsing:
+        click.echo(f"torpor {importlib.metadata.version('torpor')}")
+        ctx.exit()
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Print it.")
+def torpor() -> None:
+    """A runtime for long-running agents: one durable actor per conversation.
+
+    TORPOR_DEBUG=1 shows where a fault came from.
+    """
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line ``arguments`` (those of the process by default) and return the exit code."""
+    try:
+        result = torpor.main(arguments, prog_name="torpor", standalone_mode=False)
+        click.echo(nl=False)  # flushes, so that a reader who has gone is noticed here
+    except click.Abort:
+        return STOPPED
+    except KeyboardInterrupt:
+        return STOPPED
+    except BrokenPipeError:
+        # Who read our output has gone; what is still buffered for it must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (click.ClickException, TorporError, OSError, ExceptionGroup) as exc:
+        faults = list(_foreseen(exc))
+        if not faults:
+            raise
+        return _report(exc, faults)
+    return result if isinstance(result, int) else 0
+
+
+def _foreseen(exc: BaseException) -> Iterator[Exception]:
+    """The faults in ``exc`` that a person can do something about; none when any part of it is a bug."""
+    if isinstance(exc, ExceptionGroup):
+        parts = [list(_foreseen(part)) for part in exc.exceptions]
+        if all(parts):
+            for part in parts:
+                yield from part
+    elif isinstance(exc, click.ClickException | TorporError | OSError):
+        yield exc
+
+
+def _report(exc: BaseException, faults: list[Exception]) -> int:
+    if os.environ.get("TORPOR_DEBUG") == "1":
+        traceback.print_exception(exc)
+    for line in dict.fromkeys(line for fault in faults for line in _in_words(fault).splitlines()):
+        click.echo(f"torpor: {line}", err=True)
+    return max(fault.exit_code if isinstance(fault, click.ClickException) else FAILED for fault in faults)
+
+
+def _in_words(fault: Exception) -> str:
+    match fault:
+        case click.UsageError():
+            usage = fault.ctx.command_path if fault.ctx else "torpor"
+            return f"{_uncapitalised(fault.format_message()).rstrip('.')}; see `{usage} --help`"
+        case click.ClickException():
+            return fault.format_message()
+        case OSError(filename=None):
+            return fault.strerror or str(fault) or type(fault).__name__
+        case OSError():
+            return f"{fault.filename}: {(fault.strerror or 'unusable').lower()}"
+        case _:
+            return str(fault)
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

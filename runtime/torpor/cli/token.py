@@ -1,0 +1,82 @@
+"""``torpor token``: signs a token with the secret of a data folder; asks no server."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import click
+
+from torpor.cli.folders import data_folder, data_option, home_option, where
+from torpor.cli.output import json_option, print_json, program
+from torpor.clock import SystemClock
+from torpor.gateway.auth import DEFAULT_TENANT, Scope, mint
+from torpor.local_files import read_secret
+
+_TTL: Final = re.compile(r"(\d+)([smhd]?)")
+_UNIT_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class Lifetime(click.ParamType[int]):
+    """Seconds, or a number with s, m, h or d behind it."""
+
+    name = "ttl"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _TTL.fullmatch(str(value))
+        lifetime_s = int(match[1]) * _UNIT_S[match[2]] if match else 0
+        if lifetime_s <= 0:
+            self.fail(f"{value!r} is not a lifetime, expected seconds above 0, or the like of 30m, 8h, 7d", param, ctx)
+        return lifetime_s
+
+
+@click.command(short_help="Sign a token for somebody.")
+@click.option("--subject", required=True, metavar="NAME", help="Who acts.")
+@click.option("--owner", metavar="NAME", show_default="the subject", help="Whose conversations they are.")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, metavar="NAME", help="Where the owner belongs.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    default=[Scope.CHAT.value],
+    show_default=True,
+    help="What it may be used for; operator includes chat.",
+)
+@click.option("--ttl", "lifetime_s", type=Lifetime(), default="1d", show_default=True, help="30m, 8h, 7d or seconds.")
+@home_option
+@data_option
+@json_option
+def command(
+    subject: str,
+    *,
+    owner: str | None,
+    tenant: str,
+    scopes: tuple[str, ...],
+    lifetime_s: int,
+    home: Path,
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Sign a token and print it.
+
+    The server need not run; the secret is that of the data folder. A token cannot be called back before it ends.
+    """
+    folder = data_folder(home, data)
+    secret = read_secret(folder)
+    if secret is None:
+        remedy = f"start the server once: {program()} serve{where(home, data)}"
+        raise click.ClickException(f"no secret in {folder}, {remedy}")
+    now_us = SystemClock().now_us()
+    try:
+        token = mint(
+            secret, subject=subject, owner=owner, tenant=tenant, scopes=scopes, now_us=now_us, lifetime_s=lifetime_s
+        )
+    except ValueError as exc:
+        raise click.UsageError(str(exc), ctx=click.get_current_context()) from exc
+    if as_json:
+        facts = {"token": token, "subject": subject, "owner": owner or subject, "tenant": tenant, "scopes": scopes}
+        print_json({**facts, "expires_at_us": now_us + lifetime_s * 1_000_000})
+    else:
+        click.echo(token)

@@ -1,0 +1,227 @@
+"""``config/`` of a home and the environment, turned once into one frozen ``Settings``.
+
+Above: the composition root and the command line. Below: the rooms, each of which owns its options and never sees this
+module; here they only become the ``[sections]`` of ``config/torpor.toml``. A variable ``TORPOR__SECTION__KEY`` wins
+over the file and takes its type from the field it sets. All that is wrong is told at once, not only the first of it.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+import msgspec
+
+from torpor.actor.options import ActorOptions
+from torpor.conversation.steps import StepOptions
+from torpor.errors import ConfigError
+from torpor.gateway.options import GatewayOptions
+from torpor.store.options import StoreOptions
+from torpor.supervisor.options import SupervisorOptions
+from torpor.toolhost.options import ToolOptions
+from torpor.turn.agents import AgentDefinition
+from torpor.turn.options import TurnOptions
+
+SETTINGS_FILE: Final = "config/torpor.toml"
+AGENTS_FOLDER: Final = "config/agents"
+VARIABLE_PREFIX: Final = "TORPOR__"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that configuration decides, whole and checked."""
+
+    home: Path
+    agents: tuple[AgentDefinition, ...]
+    """In order of their names; at least one, and at most one of them the default."""
+    store: StoreOptions = StoreOptions()
+    tools: ToolOptions = ToolOptions()
+    steps: StepOptions = StepOptions()
+    turn: TurnOptions = TurnOptions()
+    actor: ActorOptions = ActorOptions()
+    supervisor: SupervisorOptions = SupervisorOptions()
+    gateway: GatewayOptions = GatewayOptions()
+
+
+SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
+    field.name: field.type for field in msgspec.structs.fields(Settings) if field.name not in {"home", "agents"}
+}
+"""The tables of ``config/torpor.toml`` and the options that each becomes."""
+
+
+class SettingsInvalid(ConfigError):
+    """One or more values are not usable; its text has a line for each."""
+
+    def __init__(self, problems: tuple[ConfigError, ...]) -> None:
+        first = problems[0]
+        super().__init__(first.where, key=first.key, found=first.found, expected=first.expected)
+        self.args = ("\n".join(str(problem) for problem in problems),)
+        self.problems = problems
+
+
+def read_settings(home: Path, environ: Mapping[str, str]) -> Settings:
+    """Read the files of ``home`` and the variables of ``environ``; a home without a settings file lives on the
+    defaults.
+
+    Raises: SettingsInvalid: with every problem of every file and variable.
+    """
+    reader = _Reader(home)
+    sections = reader.sections()
+    reader.override(sections, environ)
+    agents = reader.agents()
+    if reader.problems:
+        raise SettingsInvalid(tuple(reader.problems))
+    options: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in sections.items()}
+    return Settings(home=home, agents=agents, **options)
+
+
+class _Words:
+    """Stands where a quoted value would mislead."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+_MISSING: Final = _Words("missing")
+
+
+class _Reader:
+    """Reads what it can and keeps word of what it cannot."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.problems: list[ConfigError] = []
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The typed values that the settings file gives, by section."""
+        sections: dict[str, dict[str, Any]] = {}
+        for name, table in self._toml(SETTINGS_FILE).items():
+            if name not in SECTIONS:
+                self._report(SETTINGS_FILE, name, found=_Words("unknown"), expected=_one_of(name, SECTIONS))
+            elif not isinstance(table, dict):
+                self._report(SETTINGS_FILE, name, found=table, expected=f"a table [{name}]")
+            else:
+                sections[name] = self._typed(SECTIONS[name], table, where=SETTINGS_FILE, prefix=f"{name}.")
+        return sections
+
+    def override(self, sections: dict[str, dict[str, Any]], environ: Mapping[str, str]) -> None:
+        """Let the variables that are ours win over ``sections``."""
+        fields = {_variable(name, key): (name, key) for name in SECTIONS for key in _types_of(SECTIONS[name])}
+        for variable in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
+            if variable not in fields:
+                self._report("environment", variable, found=_Words("unknown"), expected=_one_of(variable, fields))
+                continue
+            section, key = fields[variable]
+            type_ = _types_of(SECTIONS[section])[key]
+            try:
+                sections.setdefault(section, {})[key] = _from_text(environ[variable], type_)
+            except msgspec.ValidationError as exc:
+                self._report("environment", variable, found=environ[variable], expected=_expectation(exc, type_))
+
+    def agents(self) -> tuple[AgentDefinition, ...]:
+        """The agents whose files are flawless."""
+        agents: list[AgentDefinition] = []
+        files = sorted((self._home / AGENTS_FOLDER).glob("*.toml"))
+        for file in files:
+            known = len(self.problems)
+            where = f"{AGENTS_FOLDER}/{file.name}"
+            values = self._typed(AgentDefinition, self._toml(where), where=where)
+            self._miss_required(AgentDefinition, values, where=where, known=known)
+            if len(self.problems) == known:
+                agents.append(AgentDefinition(**values))
+                self._contradict(agents, where=where, stem=file.stem)
+        if not files:
+            expected = "at least one agent; `torpor init DIR` makes a home with one"
+            self._report(str(self._home), f"{AGENTS_FOLDER}/*.toml", found=_MISSING, expected=expected)
+        return tuple(agents)
+
+    def _contradict(self, agents: list[AgentDefinition], *, where: str, stem: str) -> None:
+        """What the types of the last one allow and the others, or its file, do not."""
+        *others, agent = agents
+        if agent.name != stem:
+            self._report(where, "name", found=agent.name, expected=f"the name of its file, {stem!r}")
+        kind = agent.model.get("kind", _MISSING)
+        if not isinstance(kind, str):
+            self._report(where, "model.kind", found=kind, expected="the name of a model adapter")
+        default = next((other.name for other in others if other.default), None)
+        if agent.default and default is not None:
+            self._report(where, "default", found=True, expected=f"one default agent, which {default!r} is already")
+
+    def _typed(
+        self, type_: type[msgspec.Struct], table: dict[str, Any], *, where: str, prefix: str = ""
+    ) -> dict[str, Any]:
+        """The usable values of ``table`` as ``type_`` has them; each key is judged on its own."""
+        types, values = _types_of(type_), {}
+        for key, value in table.items():
+            if key not in types:
+                self._report(where, prefix + key, found=_Words("unknown"), expected=_one_of(key, types))
+                continue
+            try:
+                values[key] = msgspec.convert(value, types[key])
+            except msgspec.ValidationError as exc:
+                inner = _inner_path(exc)
+                found = _Words("unusable") if inner else value
+                self._report(where, prefix + key + inner, found=found, expected=_expectation(exc, types[key]))
+        return values
+
+    def _miss_required(self, type_: type[msgspec.Struct], values: dict[str, Any], *, where: str, known: int) -> None:
+        reported = {problem.key for problem in self.problems[known:]}
+        for field in msgspec.structs.fields(type_):
+            if field.required and field.name not in values and not reported & {field.name, "file", "content"}:
+                self._report(where, field.name, found=_MISSING, expected="a value, since it has no default")
+
+    def _toml(self, name: str) -> dict[str, Any]:
+        """The file's tables; empty when there is no such file, or none that can be read."""
+        try:
+            return tomllib.loads((self._home / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except OSError as exc:
+            self._report(name, "file", found=_Words(exc.strerror or "unreadable"), expected="a readable file")
+        except ValueError as exc:  # of TOML and of UTF-8 alike
+            self._report(name, "content", found=_Words(f"not TOML ({exc})"), expected="a TOML document")
+        return {}
+
+    def _report(self, where: str, key: str, *, found: object, expected: str) -> None:
+        self.problems.append(ConfigError(where, key=key, found=found, expected=expected))
+
+
+def _types_of(type_: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(type_)}
+
+
+def _variable(section: str, key: str) -> str:
+    return f"{VARIABLE_PREFIX}{section}__{key}".upper()
+
+
+def _from_text(text: str, type_: Any) -> Any:
+    """A variable's text as the field's type: as it stands, as a number or a truth value, else as JSON."""
+    try:
+        return msgspec.convert(text, type_, strict=False)
+    except msgspec.ValidationError:
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            value = text
+        return msgspec.convert(value, type_)
+
+
+def _one_of(found: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(found, names, n=1)
+    return f"perhaps {near[0]!r}" if near else f"one of {', '.join(names)}"
+
+
+def _inner_path(exc: msgspec.ValidationError) -> str:
+    """Where inside the value the fault lies, as msgspec writes paths; empty for the value itself."""
+    return str(exc).partition(" - at `$")[2].rstrip("`")
+
+
+def _expectation(exc: msgspec.ValidationError, type_: Any) -> str:
+    if get_origin(type_) is Literal:
+        return f"one of {', '.join(map(repr, get_args(type_)))}"
+    text = str(exc).partition(" - at `$")[0].replace("`", "")
+    return text.removeprefix("Expected ").partition(", got ")[0]

@@ -1,0 +1,220 @@
+"""Files and variables become settings, and everything wrong in them is told with its place."""
+
+import itertools
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from torpor.actor.options import ActorOptions
+from torpor.errors import ConfigError
+from torpor.gateway.options import GatewayOptions
+from torpor.settings import SECTIONS, Settings, SettingsInvalid, read_settings
+
+SHIPPED = Path(__file__).parents[2] / "config" / "torpor.toml"
+AGENT = """
+name = "clerk"
+system = "You help."
+[model]
+kind = "scripted"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with one agent and no settings file."""
+    (tmp_path / "config" / "agents").mkdir(parents=True)
+    (tmp_path / "config" / "agents" / "clerk.toml").write_text(AGENT)
+    return tmp_path
+
+
+def write_settings(home: Path, text: str) -> None:
+    (home / "config" / "torpor.toml").write_text(text)
+
+
+def write_agent(home: Path, name: str, text: str) -> None:
+    (home / "config" / "agents" / f"{name}.toml").write_text(text)
+
+
+def problems_of(home: Path, environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(SettingsInvalid) as caught:
+        read_settings(home, environ or {})
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_shipped_file_says_every_default_and_nothing_else() -> None:
+    defaults = {name: msgspec.to_builtins(options()) for name, options in SECTIONS.items()}
+
+    assert tomllib.loads(SHIPPED.read_text()) == defaults
+
+
+def test_shipped_file_explains_every_value_and_names_its_unit() -> None:
+    lines = SHIPPED.read_text().splitlines()
+    values = [(above, line) for above, line in itertools.pairwise(lines) if re.match(r"\w+ = ", line)]
+
+    bare = [line for above, line in values if not (re.match("# .", above) and re.search(r" # \S", line))]
+
+    assert bare == []
+    assert len(values) == sum(len(msgspec.structs.fields(options)) for options in SECTIONS.values())
+
+
+def test_home_without_a_settings_file_lives_on_the_defaults(home: Path) -> None:
+    settings = read_settings(home, {})
+
+    assert settings == Settings(home=home, agents=settings.agents)
+    assert [agent.name for agent in settings.agents] == ["clerk"]
+
+
+def test_file_changes_what_it_names_and_leaves_the_rest(home: Path) -> None:
+    write_settings(home, "[actor]\nmailbox_capacity = 3\nsnapshot_share = 1\n")
+
+    assert read_settings(home, {}).actor == ActorOptions(mailbox_capacity=3, snapshot_share=1.0)
+
+
+def test_variable_wins_over_the_file_and_takes_the_type_of_its_field(home: Path) -> None:
+    write_settings(home, "[actor]\nmailbox_capacity = 3\n[gateway]\nport = 1\n")
+    environ = {
+        "TORPOR__ACTOR__MAILBOX_CAPACITY": "5",
+        "TORPOR__ACTOR__BUSY_RETRY_AFTER_S": "2.5",
+        "TORPOR__GATEWAY__HOST": "0",
+        "TORPOR__STORE__SYNCHRONOUS": "normal",
+        "TORPOR_TOKEN": "not a setting",
+        "PATH": "neither",
+    }
+
+    settings = read_settings(home, environ)
+
+    assert settings.actor == ActorOptions(mailbox_capacity=5, busy_retry_after_s=2.5)
+    assert settings.gateway == GatewayOptions(host="0", port=1)
+    assert settings.store.synchronous == "normal"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[actor]\nmailbox_size = 3\n", "actor.mailbox_size is unknown, expected perhaps 'mailbox_capacity'"),
+        ("[actor]\nmailbox_capacity = '3'\n", "actor.mailbox_capacity is '3', expected int"),
+        ("[actor]\nsnapshot_share = true\n", "actor.snapshot_share is True, expected float"),
+        ("[acto]\n", "acto is unknown, expected perhaps 'actor'"),
+        ("actor = 3\n", "actor is 3, expected a table [actor]"),
+        ("[store]\nsynchronous = 'off'\n", "store.synchronous is 'off', expected one of 'full', 'normal'"),
+        ("[tools]\nworker_threads = 0\n", "tools.worker_threads is 0, expected int >= 1"),
+        ("[actor\n", "content is not TOML (Expected ']' at the end of a table declaration"),
+    ],
+)
+def test_unusable_setting_is_told_with_file_key_found_and_expected(home: Path, text: str, problem: str) -> None:
+    write_settings(home, text)
+
+    (told,) = problems_of(home)
+
+    assert told.startswith(f"config/torpor.toml: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("TORPOR__ACTOR__MAILBOX_CAPACITY", "many", "is 'many', expected int"),
+        ("TORPOR__ACTOR__MAILBOX_SIZE", "1", "is unknown, expected perhaps 'TORPOR__ACTOR__MAILBOX_CAPACITY'"),
+        ("TORPOR__ACTOR", "1", "is unknown, expected perhaps"),
+        ("TORPOR__TOOLS__DEADLINE_S", "0", "is '0', expected float > 0"),
+    ],
+)
+def test_unusable_variable_is_told_with_its_name(home: Path, variable: str, value: str, problem: str) -> None:
+    (told,) = problems_of(home, {variable: value})
+
+    assert told.startswith(f"environment: {variable} {problem}")
+
+
+def test_settings_file_in_another_encoding_is_told(home: Path) -> None:
+    (home / "config" / "torpor.toml").write_bytes("# Größe\n".encode("latin-1"))
+
+    (told,) = problems_of(home)
+
+    assert told.startswith("config/torpor.toml: content is not TOML ('utf-8' codec")
+
+
+def test_settings_file_that_cannot_be_read_is_told(home: Path) -> None:
+    (home / "config" / "torpor.toml").mkdir()
+
+    assert problems_of(home) == ["config/torpor.toml: file is Is a directory, expected a readable file"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"name": None}, "name is missing, expected a value, since it has no default"),
+        ({"name": "baker"}, "name is 'baker', expected the name of its file, 'clerk'"),
+        ({"prompt": "x"}, "prompt is unknown, expected one of "),
+        ({"tools": ["pay", 3]}, "tools[1] is unusable, expected str"),
+        ({"max_tokens": "many"}, "max_tokens is 'many', expected int"),
+        ({"model": {}}, "model.kind is missing, expected the name of a model adapter"),
+    ],
+)
+def test_unusable_agent_is_told_with_its_file(home: Path, change: dict[str, Any], problem: str) -> None:
+    fields = {"name": "clerk", "system": "You help.", "model": {"kind": "scripted"}, **change}
+    write_agent(home, "clerk", as_toml({key: value for key, value in fields.items() if value is not None}))
+
+    (told,) = problems_of(home)
+
+    assert told.startswith(f"config/agents/clerk.toml: {problem}")
+
+
+def as_toml(fields: dict[str, Any]) -> str:
+    """Enough of TOML for the agents here: JSON values, tables last."""
+    plain = [f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in fields.items() if key != "model"]
+    model = [f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in fields["model"].items()]
+    return "".join([*plain, "[model]\n", *model])
+
+
+def test_second_default_agent_is_told(home: Path) -> None:
+    write_agent(home, "clerk", "default = true\n" + AGENT)
+    write_agent(home, "smith", "default = true\n" + AGENT.replace("clerk", "smith"))
+
+    assert problems_of(home) == [
+        "config/agents/smith.toml: default is True, expected one default agent, which 'clerk' is already"
+    ]
+
+
+def test_home_without_agents_is_told_the_remedy(tmp_path: Path) -> None:
+    assert problems_of(tmp_path) == [
+        f"{tmp_path}: config/agents/*.toml is missing, expected at least one agent; "
+        "`torpor init DIR` makes a home with one"
+    ]
+
+
+def test_all_that_is_wrong_is_told_at_once(home: Path) -> None:
+    write_settings(home, "[actor]\nmailbox_capacity = 'x'\nsweep = 1\n")
+    write_agent(home, "smith", "name = ")
+
+    told = problems_of(home, {"TORPOR__GATEWAY__PORT": "http"})
+
+    assert [line.partition(" is ")[0] for line in told] == [
+        "config/torpor.toml: actor.mailbox_capacity",
+        "config/torpor.toml: actor.sweep",
+        "environment: TORPOR__GATEWAY__PORT",
+        "config/agents/smith.toml: content",
+    ]
+
+
+def test_error_reads_as_one_line_for_each_problem_and_is_one_kind_of_config_error(home: Path) -> None:
+    write_settings(home, "[actor]\nmailbox_capacity = 'x'\nsweep = 1\n")
+
+    with pytest.raises(ConfigError) as caught:
+        read_settings(home, {})
+
+    assert len(str(caught.value).splitlines()) == 2
+    assert (caught.value.where, caught.value.key, caught.value.found) == (
+        "config/torpor.toml",
+        "actor.mailbox_capacity",
+        "x",
+    )
+
+
+def test_variables_of_this_test_run_would_not_be_mistaken_for_settings(home: Path) -> None:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TORPOR__")}
+
+    assert read_settings(home, ours) == read_settings(home, {})
