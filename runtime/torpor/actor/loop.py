@@ -115,7 +115,7 @@ class Actor:
             if self._has_work(journal):
                 await self._awake(journal)
             await self._snapshot_if_due(journal)
-            if self._hibernations and self.mailbox.close_if_empty():
+            if self._is_asked_to_leave() and self.mailbox.close_if_empty():
                 break
             await self._serve(journal, await self.mailbox.receive())
         self._signal(Signal.MAILBOX_CLOSED)
@@ -283,8 +283,12 @@ class Actor:
         if turn is not None and command.deadline_s <= 0:
             reply.fail(NotNow(turn=turn.number, deadline_s=command.deadline_s))
             return
-        self._hibernations = [waiting for waiting in self._hibernations if not waiting.is_done]
         self._hibernations.append(reply)
+
+    def _is_asked_to_leave(self) -> bool:
+        """Somebody still waits for it: one whose deadline passed has been told so and wants it no more."""
+        self._hibernations = [reply for reply in self._hibernations if not reply.is_done]
+        return bool(self._hibernations)
 
     async def _snapshot_if_due(self, journal: Journal) -> None:
         """Its cost is amortised: what was written since the last one must outweigh a share of it."""

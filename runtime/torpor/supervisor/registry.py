@@ -242,9 +242,10 @@ class Supervisor:
 
     async def _claim(self) -> None:
         """Wake what is due and has no actor here, whether or not a client asks for it."""
-        now_us = self._parts.clock.now_us()
-        for key in await self._parts.store.due(now_us=now_us, limit=self._options.due_batch):
-            if key not in self._entries and not self._is_stopping:
+        now_us, batch = self._parts.clock.now_us(), self._options.due_batch
+        due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
+        for key in [key for key in due if key not in self._entries][:batch]:
+            if not self._is_stopping:
                 self.post(key, Wake())
 
     async def _stop(self) -> None:

@@ -77,9 +77,9 @@ class ToolBatch:
             *(self._tool_started(call, spec) for call, spec in known if call.status is CallStatus.INTENDED)
         )
         await self._journal.submit()
-        if step.attempt > 1 or any(spec.effect is Effect.WRITE for _, spec in known):
-            self._start(call for call, spec in known if self._may_overlap(call, spec, step))
-            await self._journal.flush()
+        if step.attempt == 1:
+            self._start(call for call, spec in known if spec.effect is Effect.READ)
+        await self._journal.flush()
         self._start(call for call in calls if call.id not in self._begun)
         await self._settle(len(calls))
 
@@ -167,9 +167,6 @@ class ToolBatch:
         if spec.accepts_key:
             return await self._toolbox.call(call.name, call.arguments, self._context(call))
         return notes.unknown(call.name, why="the process ended before its result was recorded")
-
-    def _may_overlap(self, call: CallState, spec: ToolSpec, step: RunTools) -> bool:
-        return step.attempt == 1 and spec.effect is Effect.READ
 
     def _effect(self, call: CallState) -> Effect:
         spec = self._toolbox.spec(call.name)
