@@ -83,7 +83,7 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
         0,
         LateResult(call_id=PAY, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=text_block(SECRET)),
     ),
-    (0, TurnCancelled(turn=2, reason="client", partial=(text_block(SECRET),))),
+    (0, TurnCancelled(turn=2, reason="client", partial=(text_block(SECRET),), note=text_block(SECRET))),
     (7, TurnFinished(turn=3)),
 )
 

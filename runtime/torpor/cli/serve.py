@@ -1,0 +1,98 @@
+"""``torpor serve``: runs the engine in a home until it is told to stop."""
+
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import Final
+
+import anyio
+import click
+import msgspec
+
+from torpor import app
+from torpor.cli.folders import data_folder, data_option, home_option, where
+from torpor.cli.logs import LEVELS, configure_logs
+from torpor.cli.output import json_option, print_json, program
+from torpor.settings import Settings, read_settings
+
+_KILLED: Final = 137
+"""The exit code of a process that was killed, which a second signal amounts to."""
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs to know of a server that is ready."""
+
+    url: str
+    token: str
+    data: str
+
+
+@click.command(short_help="Start the engine in an agent home.")
+@home_option
+@data_option
+@click.option("--host", metavar="ADDRESS", help="Where to listen, instead of the configured address.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Instead of the configured one; 0 picks a free one.")
+@click.option("--log-level", type=click.Choice(LEVELS), help="Default: warning on a terminal, info elsewhere.")
+@json_option
+def command(
+    home: Path, *, data: Path | None, host: str | None, port: int | None, log_level: str | None, as_json: bool
+) -> None:
+    """Start the engine and serve until Ctrl-C or SIGTERM.
+
+    Running turns get their deadline to end; what is cut off goes on at the next start. A second signal ends the process
+    at once, which loses nothing that was acknowledged.
+    """
+    configure_logs(log_level)
+    settings = read_settings(home.resolve(), os.environ)
+    folder = data_folder(home, data).resolve()
+
+    async def serve() -> None:
+        stopping = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_watch_signals, stopping)
+            async with app.running(settings, data=folder, host=host, port=port) as running:
+                ready = Announcement(url=running.url, token=running.development_token, data=str(folder))
+                if as_json:
+                    print_json(ready)
+                else:
+                    _announce(ready, settings, chat=_chat_command(ready, home=home, data=data))
+                await stopping.wait()
+                if not as_json:
+                    click.echo("stopping, running turns may end first")
+            tasks.cancel_scope.cancel()
+
+    anyio.run(serve)
+
+
+async def _watch_signals(
+    stopping: anyio.Event, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            if stopping.is_set():
+                os._exit(_KILLED)
+            stopping.set()
+
+
+def _announce(ready: Announcement, settings: Settings, *, chat: str) -> None:
+    scripted = [agent.name for agent in settings.agents if agent.model.get("kind") == "scripted"]
+    click.echo(f"serving the agent home {settings.home}")
+    click.echo(f"  address  {ready.url}")
+    click.echo(f"  data     {ready.data}")
+    click.echo(f"  token    {ready.token}")
+    click.echo("           (for development: it never expires and may do everything)")
+    if scripted:
+        names = ", ".join(scripted)
+        click.echo(f"\nNo language model is behind {names}: its replies are scripted, played from config/rehearsals.")
+        click.echo("Everything else is real: tools, journal, streaming, cancellation, recovery.")
+    click.echo(f"\nto chat, in another terminal:\n  {chat}")
+    click.echo("Ctrl-C stops the server")
+
+
+def _chat_command(ready: Announcement, *, home: Path, data: Path | None) -> str:
+    """What finds this very server from the current directory."""
+    if data is None:
+        return f"{program()} chat{where(home)}"
+    return f"{program()} chat --url {shlex.quote(ready.url)} --token {ready.token}"
