@@ -1,0 +1,271 @@
+"""An engine of real parts over doubles: ``async with running_engine(…) as engine``.
+
+Supervisor, actors, turn loop, bus and in-memory store are the real ones; model, tools, clock and ids are the test's.
+Leaving is abrupt unless ``stop_deadline_s`` says otherwise; what lasts is ``engine.store.data``, or ``image()`` of it
+as a power cut leaves it, from which another engine goes on.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from tests.support.doubles import CountingIds, FakeTool, FakeToolbox, Ledger, ManualClock, Play, PlayedModel, reads
+from tests.support.probed_store import ProbedStore
+from torpor.actor.loop import ActorParts
+from torpor.actor.mailbox import PendingReply
+from torpor.actor.options import ActorOptions
+from torpor.bus.local import LocalBus
+from torpor.clock import Clock
+from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.steps import StepOptions
+from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
+from torpor.records.events import Delta, Progress
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import JournalRecord, WhenBusy
+from torpor.store.in_memory import MemoryData
+from torpor.supervisor.options import SupervisorOptions
+from torpor.supervisor.registry import Supervisor
+from torpor.turn.agents import Agent, AgentDefinition, Agents
+from torpor.turn.options import TurnOptions
+
+KEY = ConversationKey("acme", "ann", "c_1")
+DEADLINE_S = 10.0
+"""For every wait of a test; long, since it ends only tests that would hang."""
+QUICK = SupervisorOptions(sweep_s=0.01, restart_backoff_s=0.0, stop_deadline_s=0.0)
+
+_Kind = TypeVar("_Kind", bound=JournalRecord)
+
+
+class Recorder:
+    """Implements ``bus.contract.Subscriber``: keeps what it hears and notes what it heard too early."""
+
+    def __init__(self, store: ProbedStore) -> None:
+        self._store = store
+        self._changed = anyio.Event()
+        self.records: list[JournalRecord] = []
+        self.deltas: list[Delta] = []
+        self.progress: list[Progress] = []
+        self.early: list[object] = []
+        """What was heard before the record behind it was durable."""
+
+    def on_records(self, key: ConversationKey, records: Sequence[JournalRecord]) -> None:
+        head = self._store.data.of(key).head
+        self.early.extend(record for record in records if record.seq > head.seq)
+        self.records.extend(records)
+        self._tell()
+
+    def on_delta(self, key: ConversationKey, delta: Delta) -> None:
+        if delta.call not in self._store.core.requested:
+            self.early.append(delta)
+        self.deltas.append(delta)
+        self._tell()
+
+    def on_progress(self, key: ConversationKey, progress: Progress) -> None:
+        self.progress.append(progress)
+        self._tell()
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        return [record for record in self.records if isinstance(record, kind)]
+
+    async def until(self, kind: type[_Kind], *, count: int = 1) -> _Kind:
+        """Wait for the ``count``-th record of this kind and return it."""
+        with anyio.fail_after(DEADLINE_S):
+            while len(self.of(kind)) < count:
+                await self._changed.wait()
+        return self.of(kind)[count - 1]
+
+    async def until_text(self, text: str) -> None:
+        """Wait until the deltas of one call say ``text``."""
+        with anyio.fail_after(DEADLINE_S):
+            while text not in self.said().values():
+                await self._changed.wait()
+
+    def said(self) -> dict[str, str]:
+        """What the deltas add up to, by call."""
+        said: dict[str, str] = {}
+        for delta in self.deltas:
+            before = said.get(delta.call, "")
+            assert delta.offset == len(before), f"delta at {delta.offset} follows {len(before)} characters"
+            said[delta.call] = before + delta.text
+        return said
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+class Engine:
+    """What a test holds in its hands."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        *,
+        parts: ActorParts,
+        store: ProbedStore,
+        bus: LocalBus,
+        clock: Clock,
+        model: PlayedModel,
+        toolbox: FakeToolbox,
+    ) -> None:
+        self.supervisor = supervisor
+        self.parts = parts
+        self.store = store
+        self.bus = bus
+        self.clock = clock
+        self.model = model
+        self.toolbox = toolbox
+        self.ledger = toolbox.ledger
+        self.recorders: list[Recorder] = []
+        self._sent = 0
+
+    def watch(self, key: ConversationKey = KEY) -> Recorder:
+        """Record what this conversation publishes from now on."""
+        recorder = Recorder(self.store)
+        self.bus.subscribe(key, recorder)
+        self.recorders.append(recorder)
+        return recorder
+
+    def post(
+        self,
+        text: str,
+        *,
+        key: ConversationKey = KEY,
+        message_id: str = "",
+        when_busy: WhenBusy = WhenBusy.QUEUE,
+        agent: str = "",
+    ) -> PendingReply:
+        """Put a message into the mailbox."""
+        self._sent += 1
+        command = SendMessage(
+            message_id=MessageId(message_id or f"m_{self._sent}"),
+            principal=key.owner,
+            text=text,
+            when_busy=when_busy,
+            agent=agent,
+        )
+        return self.supervisor.post(key, command)
+
+    async def send(
+        self,
+        text: str,
+        *,
+        key: ConversationKey = KEY,
+        message_id: str = "",
+        when_busy: WhenBusy = WhenBusy.QUEUE,
+        agent: str = "",
+    ) -> Receipt:
+        """Send a message and wait until it is accepted."""
+        return await receipt_of(self.post(text, key=key, message_id=message_id, when_busy=when_busy, agent=agent))
+
+    async def ask(self, text: str, *, key: ConversationKey = KEY) -> None:
+        """Send a message and wait until nothing is left to do."""
+        await self.send(text, key=key)
+        await self.rested(key)
+
+    async def cancel(self, key: ConversationKey = KEY) -> object:
+        with anyio.fail_after(DEADLINE_S):
+            return await self.supervisor.deliver(key, CancelTurn(principal=key.owner))
+
+    async def hibernate(self, key: ConversationKey = KEY, *, deadline_s: float = DEADLINE_S) -> object:
+        with anyio.fail_after(2 * DEADLINE_S):
+            return await self.supervisor.deliver(key, Hibernate(deadline_s=deadline_s))
+
+    async def wake(self, key: ConversationKey = KEY) -> object:
+        with anyio.fail_after(DEADLINE_S):
+            return await self.supervisor.deliver(key, Wake())
+
+    async def rested(self, key: ConversationKey = KEY) -> None:
+        """Wait until the conversation is not due and its actor, if one lives, is idle."""
+        with anyio.fail_after(DEADLINE_S):
+            while True:
+                live = self.supervisor.live_status(key)
+                if self.store.data.of(key).due_us is None and (live is None or live.state == "idle"):
+                    return
+                await anyio.lowlevel.checkpoint()
+
+    async def records(self, key: ConversationKey = KEY) -> tuple[JournalRecord, ...]:
+        """The durable journal."""
+        return (await self.store.load(key, use_snapshot=False)).tail
+
+    async def records_of(self, kind: type[_Kind], *, key: ConversationKey = KEY) -> list[_Kind]:
+        return [record for record in await self.records(key) if isinstance(record, kind)]
+
+    async def state(self, key: ConversationKey = KEY) -> ConversationState:
+        """The fold of the durable journal."""
+        return fold(ConversationState(), await self.records(key))
+
+    def assert_sound(self) -> None:
+        """Nothing was heard before its commit, and no request broke a rule."""
+        assert [what for recorder in self.recorders for what in recorder.early] == []
+        assert self.model.refused == []
+
+
+async def receipt_of(reply: PendingReply) -> Receipt:
+    """Wait for the receipt of a message that was posted."""
+    with anyio.fail_after(DEADLINE_S):
+        receipt = await reply.wait()
+    assert isinstance(receipt, Receipt)
+    return receipt
+
+
+def agent(
+    name: str = "clerk",
+    *,
+    model: PlayedModel,
+    toolbox: FakeToolbox,
+    system: str = "You are a clerk.",
+    default: bool = True,
+) -> Agent:
+    definition = AgentDefinition(name=name, system=system, model={"kind": "played"}, default=default)
+    return Agent(definition, model=model, toolbox=toolbox)
+
+
+@asynccontextmanager
+async def running_engine(
+    *plays: Play,
+    tools: Iterable[FakeTool] = (),
+    data: MemoryData | None = None,
+    ledger: Ledger | None = None,
+    clock: Clock | None = None,
+    holder: str = "s_1",
+    agents: Sequence[str] = ("clerk",),
+    system: str = "You are a clerk.",
+    steps: StepOptions | None = None,
+    turn: TurnOptions | None = None,
+    actor: ActorOptions | None = None,
+    options: SupervisorOptions = QUICK,
+) -> AsyncIterator[Engine]:
+    """An engine that runs while the context is open, and is sound when it is left without an error.
+
+    Args: plays: what the model does, call by call.  tools: beside ``look``, a read that is always offered.
+        data, ledger: of an engine before this one.  agents: names, the first being the default.
+    """
+    clock, bus, turn = clock or ManualClock(), LocalBus(), turn or TurnOptions(cancel_grace_s=0.0)
+    model = PlayedModel(plays)
+    toolbox = FakeToolbox((reads("look"), *tools), ledger=ledger or Ledger())
+    async with ProbedStore(data or MemoryData()) as store:
+        parts = ActorParts(
+            store=store,
+            bus=bus,
+            clock=clock,
+            ids=CountingIds(),
+            agents=Agents(
+                tuple(
+                    agent(name, model=model, toolbox=toolbox, system=system, default=name == agents[0])
+                    for name in agents
+                )
+            ),
+            limiter=anyio.CapacityLimiter(turn.model_calls_max),
+            steps=steps or StepOptions(),
+            turn=turn,
+            actor=actor or ActorOptions(),
+        )
+        supervisor = Supervisor(parts, holder=holder, options=options)
+        engine = Engine(supervisor, parts=parts, store=store, bus=bus, clock=clock, model=model, toolbox=toolbox)
+        async with supervisor.running():
+            yield engine
+    engine.assert_sound()
