@@ -1,0 +1,23 @@
+"""Bounds of tool calls."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+RESULT_CAP_MIN_BYTES: Final = 1_024
+"""Below this a shortened result would be little but the note that says so."""
+
+
+class ToolOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds, bytes and counts; a tool's own declaration wins where it has one."""
+
+    deadline_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+    """One call, the wait for a free thread included."""
+    result_cap_bytes: Annotated[int, msgspec.Meta(ge=RESULT_CAP_MIN_BYTES)] = 16_384
+    """UTF-8 size of a result as the model reads it; a longer one keeps its head and tail and a handle to the whole."""
+    worker_threads: Annotated[int, msgspec.Meta(ge=1)] = 8
+    """Synchronous tools running at once, those given up but not yet ended included."""
+    progress_cap_chars: Annotated[int, msgspec.Meta(ge=1)] = 500
+    """Of one progress report; the rest is cut off."""
+    blob_deadline_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    """Storing or reading one whole result."""
