@@ -1,0 +1,136 @@
+"""A home's ``tools/*.py``, each loaded by its path under a private name, and what was wrong with some of them.
+
+Nothing is imported by name and no folder joins the import path, so a home's ``json.py`` shadows nothing and is shadowed
+by nothing. Modules therefore cannot import one another; what they share belongs in an installed package. A file whose
+name begins with an underscore is no tool module.
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from torpor.toolhost.declare import Tool
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+
+_PRIVATE_PREFIX: Final = "_torpor_home_tools"
+
+
+class ToolProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something an author must look at; the tools it concerns are not offered."""
+
+    file: str
+    line: int
+    """From 1; 0 when no line is to blame."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
+
+
+class LoadedTools(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder of tool modules came to."""
+
+    tools: tuple[Tool[..., Any], ...]
+    """Under distinct names, in the order of their files."""
+    problems: tuple[ToolProblem, ...]
+
+
+def load_tools(folder: Path) -> LoadedTools:
+    """Load every tool module of ``folder``, in the order of file names; never raises for what a module does.
+
+    Of two tools with one name the first stays and the second is a problem, as is a name of the engine's own tools. A
+    folder that is not there holds no tools.
+    """
+    loading = _Loading()
+    for path in sorted(folder.glob("*.py")):
+        if path.is_file() and not path.name.startswith("_"):
+            loading.add(path)
+    return LoadedTools(tools=tuple(loading.tools.values()), problems=tuple(loading.problems))
+
+
+class _SourceOnly(SourceFileLoader):
+    """Compiles what the file says now; reads and leaves no cache, whose clock misses quick edits."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+class _Loading:
+    """One pass over a folder."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool[..., Any]] = {}
+        self.problems: list[ToolProblem] = []
+        self._homes: dict[str, Path] = {}
+
+    def add(self, path: Path) -> None:
+        try:
+            module = _module(path)
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  # the edge to a tool author's code, at start
+            message = f"{type(exc).__name__}: {exc}"
+            self._report(path, _line(exc, path), f"is not loaded, its tools are not offered: {message}")
+            return
+        tools = list(_declared(module))
+        if not tools:
+            self._report(path, 0, "declares no tool, expected a function under @tool; other files begin with _")
+        for tool in tools:
+            self._take(tool, path)
+
+    def _take(self, tool: Tool[..., Any], path: Path) -> None:
+        code = getattr(inspect.unwrap(tool.function), "__code__", None)
+        line = code.co_firstlineno if code is not None and code.co_filename == str(path) else 0
+        if tool.name in ENGINE_TOOL_NAMES:
+            self._report(path, line, f"declares {tool.name!r}, which is a tool of the engine: give it another name")
+        elif tool.name in self.tools:
+            first = self._homes[tool.name].name
+            self._report(path, line, f"declares {tool.name!r}, which {first} has declared: give it another name")
+        else:
+            self.tools[tool.name] = tool
+            self._homes[tool.name] = path
+
+    def _report(self, path: Path, line: int, message: str) -> None:
+        self.problems.append(ToolProblem(file=f"{path.parent.name}/{path.name}", line=line, message=message))
+
+
+def _module(path: Path) -> ModuleType:
+    name = f"{_PRIVATE_PREFIX}.{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.{path.stem}"
+    loader = _SourceOnly(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None:
+        raise ImportError(f"{path.name} is not a module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and annotations look their module up there
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _declared(module: ModuleType) -> Iterator[Tool[..., Any]]:
+    """Each tool once, also those that the module took from a package."""
+    seen: set[int] = set()
+    for value in vars(module).values():
+        if isinstance(value, Tool) and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+
+
+def _line(exc: BaseException, path: Path) -> int:
+    """The last line of the file that had a part in ``exc``."""
+    if isinstance(exc, SyntaxError) and exc.filename == str(path):
+        return exc.lineno or 0
+    frames = traceback.extract_tb(exc.__traceback__)
+    return next((frame.lineno or 0 for frame in reversed(frames) if frame.filename == str(path)), 0)
