@@ -1,0 +1,36 @@
+"""IDs of conversations as people write them: ``[tenant/]owner/conversation``, short where that is unique."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import click
+
+from torpor.gateway.auth import DEFAULT_TENANT
+
+_PARTS: Final = 3
+_SHOWN_MAX: Final = 5
+
+
+def is_whole(name: str) -> bool:
+    """Whether ``name`` is a path already."""
+    return name.count("/") == _PARTS - 1
+
+
+def resolved(name: str, paths: Iterable[str]) -> str:
+    """The one path among ``paths`` that ends with the parts of ``name``.
+
+    Raises: click.ClickException: none does, or more than one.
+    """
+    wanted = name.split("/")
+    found = [path for path in paths if path.split("/")[-len(wanted) :] == wanted]
+    if not found:
+        raise click.ClickException(f"no conversation {name!r} here, `torpor ps` lists them")
+    if len(found) > 1:
+        several = ", ".join([*map(shortened, found[:_SHOWN_MAX]), *(["…"] if len(found) > _SHOWN_MAX else [])])
+        raise click.ClickException(f"conversation {name!r} may be any of {several}, name more of it")
+    return found[0]
+
+
+def shortened(path: str) -> str:
+    """``path`` without the tenant that everybody belongs to who names none."""
+    return path.removeprefix(f"{DEFAULT_TENANT}/")

@@ -1,0 +1,128 @@
+"""What a conversation looks like in a plain terminal: events and deltas in, text out; knows no client and no terminal.
+
+Text streams as it is written. Everything that is not the agent's words stands on a line of its own, in parentheses or
+behind a dot. A reply whose deltas had a gap, or never came, is completed from its event.
+"""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from torpor.records.events import (
+    AnyEvent,
+    MessageReceivedEvent,
+    ReplyFinishedEvent,
+    ToolFinishedEvent,
+    ToolLateEvent,
+    ToolStartedEvent,
+    TurnCancelledEvent,
+    TurnFailedEvent,
+    TurnFinishedEvent,
+    TurnStartedEvent,
+)
+from torpor.records.journal import Outcome
+
+OUTCOMES: Final = {
+    Outcome.SUCCEEDED: "done",
+    Outcome.FAILED: "failed",
+    Outcome.DENIED: "denied",
+    Outcome.NEVER_STARTED: "never started",
+    Outcome.INTERRUPTED: "interrupted",
+    Outcome.UNKNOWN: "outcome unknown",
+}
+_CUT_BY: Final = {"client": "cancelled", "operator": "cancelled by an operator", "interrupt": "cut by a new message"}
+
+
+class Screen:
+    """See the module docstring. ``write`` takes text and shows it at once."""
+
+    def __init__(self, write: Callable[[str], None], *, prompt: str) -> None:
+        self._write = write
+        self._prompt = prompt
+        self._call = ""
+        self._shown = ""
+        """Of the reply being written, as far as it stands on the screen."""
+        self._at_line_start = True
+
+    def prompt(self) -> None:
+        """Ask for the next line."""
+        self._fresh_line()
+        if self._prompt:
+            self._write(self._prompt)
+            self._at_line_start = False
+
+    def entered(self) -> None:
+        """The person has ended a line, which the terminal shows by itself."""
+        self._at_line_start = True
+
+    def note(self, text: str) -> None:
+        """Something about the conversation that nobody said."""
+        self._line(f"({text})")
+
+    def said(self, who: str, text: str) -> None:
+        """What a person said, where the terminal did not show it."""
+        self._line(f"{who}> {text}")
+
+    def delta(self, call: str, *, offset: int, text: str) -> None:
+        """The next piece of ``call``; what stands there already is not repeated, what would leave a hole is skipped."""
+        if call != self._call:
+            if self._shown:
+                self.note("the reply begins again")
+            self._call, self._shown = call, ""
+        if offset <= len(self._shown):
+            self._stream(text[len(self._shown) - offset :])
+
+    def progress(self, name: str, text: str) -> None:
+        """What a running tool says of itself."""
+        self._line(f"  · {name}: {text}")
+
+    def event(self, event: AnyEvent) -> None:
+        """Show what happened; what a person said is shown by ``said``."""
+        match event:
+            case MessageReceivedEvent() | TurnStartedEvent():
+                pass
+            case ReplyFinishedEvent():
+                self._complete(event.text, call=event.call)
+            case ToolStartedEvent():
+                self._line(f"  · {event.name} ({event.effect.value})")
+            case ToolFinishedEvent():
+                self._line(f"  · {event.name}: {OUTCOMES[event.outcome]}")
+            case ToolLateEvent():
+                self._line(f"  · {event.name} of turn {event.of_turn}, after all: {OUTCOMES[event.outcome]}")
+            case TurnFinishedEvent():
+                self._fresh_line()
+            case TurnCancelledEvent():
+                self._complete(event.text, call=self._call)
+                self.note(_CUT_BY.get(event.reason, f"cancelled, {event.reason}"))
+            case TurnFailedEvent():
+                self._complete(event.text, call=self._call)
+                self.note(f"failed, {event.code}: {event.detail}")
+            case _:
+                assert_never(event)
+
+    def _complete(self, text: str, *, call: str) -> None:
+        """Bring the reply on the screen to its end; ``text`` is all of it."""
+        if call == self._call and text.startswith(self._shown):
+            self._stream(text[len(self._shown) :])
+        elif text:
+            self._fresh_line()
+            self._stream(text)
+        self._call, self._shown = "", ""
+        self._fresh_line()
+
+    def _stream(self, text: str) -> None:
+        if not text:
+            return
+        if not self._shown:
+            self._fresh_line()
+        self._write(text)
+        self._shown += text
+        self._at_line_start = text.endswith("\n")
+
+    def _line(self, text: str) -> None:
+        self._fresh_line()
+        self._write(text + "\n")
+
+    def _fresh_line(self) -> None:
+        if not self._at_line_start:
+            self._write("\n")
+            self._at_line_start = True

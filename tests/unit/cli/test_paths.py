@@ -1,0 +1,47 @@
+"""Short names of conversations."""
+
+import click
+import pytest
+
+from torpor.cli.paths import is_whole, resolved, shortened
+
+PATHS = ("default/ada/c1", "default/ada/c2", "default/bob/c1", "north/ada/c1")
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("c2", "default/ada/c2"),
+        ("bob/c1", "default/bob/c1"),
+        ("north/ada/c1", "north/ada/c1"),
+        ("default/ada/c1", "default/ada/c1"),
+    ],
+)
+def test_name_that_is_unique_stands_for_its_path(name: str, path: str) -> None:
+    assert resolved(name, PATHS) == path
+
+
+@pytest.mark.parametrize("name", ["c3", "1", "a/c1", "eve/c1", "default/ada", "x/default/ada/c1", ""])
+def test_name_of_nothing_is_told_with_where_to_look(name: str) -> None:
+    with pytest.raises(click.ClickException, match=rf"no conversation '{name}' here, `torpor ps` lists them"):
+        resolved(name, PATHS)
+
+
+def test_name_of_several_is_told_with_all_of_them() -> None:
+    with pytest.raises(click.ClickException) as caught:
+        resolved("c1", PATHS)
+
+    assert caught.value.message == "conversation 'c1' may be any of ada/c1, bob/c1, north/ada/c1, name more of it"
+
+
+def test_long_list_of_several_is_cut() -> None:
+    with pytest.raises(click.ClickException, match=r"may be any of o0/c, o1/c, o2/c, o3/c, o4/c, …, name more"):
+        resolved("c", [f"default/o{number}/c" for number in range(9)])
+
+
+def test_whole_path_needs_no_look_at_what_there_is() -> None:
+    assert [is_whole(name) for name in ("c1", "ada/c1", "default/ada/c1")] == [False, False, True]
+
+
+def test_common_tenant_is_not_shown() -> None:
+    assert [shortened(path) for path in PATHS] == ["ada/c1", "ada/c2", "bob/c1", "north/ada/c1"]

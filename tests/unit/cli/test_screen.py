@@ -1,0 +1,165 @@
+"""A conversation in a plain terminal."""
+
+import pytest
+
+from torpor.cli.screen import OUTCOMES, Screen
+from torpor.records.events import (
+    MessageReceivedEvent,
+    ReplyFinishedEvent,
+    ToolFinishedEvent,
+    ToolLateEvent,
+    ToolStartedEvent,
+    TurnCancelledEvent,
+    TurnFailedEvent,
+    TurnFinishedEvent,
+    TurnStartedEvent,
+)
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import Effect, Outcome
+
+
+class Shown:
+    """A screen and what stands on it."""
+
+    def __init__(self, *, prompt: str = "") -> None:
+        self.text = ""
+        self.screen = Screen(self._write, prompt=prompt)
+
+    def _write(self, text: str) -> None:
+        self.text += text
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+def reply(text: str, *, call: str = "1-1-1") -> ReplyFinishedEvent:
+    return ReplyFinishedEvent(event=3, at_us=0, turn=1, call=call, text=text)
+
+
+def test_text_streams_piece_by_piece(shown: Shown) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="Hel")
+    assert shown.text == "Hel"
+
+    shown.screen.delta("1-1-1", offset=3, text="lo")
+    shown.screen.event(reply("Hello"))
+
+    assert shown.text == "Hello\n"
+
+
+def test_reply_that_was_not_streamed_is_shown_from_its_event(shown: Shown) -> None:
+    shown.screen.event(reply("Hello"))
+
+    assert shown.text == "Hello\n"
+
+
+def test_gap_in_the_deltas_is_filled_from_the_event(shown: Shown) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="one ")
+    shown.screen.delta("1-1-1", offset=8, text="three")
+    shown.screen.event(reply("one two three"))
+
+    assert shown.text == "one two three\n"
+
+
+def test_text_so_far_that_comes_again_is_not_repeated(shown: Shown) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="Hel")
+    shown.screen.delta("1-1-1", offset=0, text="Hello")
+    shown.screen.delta("1-1-1", offset=2, text="ll")
+    shown.screen.event(reply("Hello"))
+
+    assert shown.text == "Hello\n"
+
+
+def test_new_call_begins_the_reply_again(shown: Shown) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="Hel")
+    shown.screen.delta("1-1-2", offset=0, text="Good day")
+    shown.screen.event(reply("Good day", call="1-1-2"))
+
+    assert shown.text == "Hel\n(the reply begins again)\nGood day\n"
+
+
+def test_reply_that_differs_from_what_was_streamed_is_shown_whole(shown: Shown) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="Hel")
+    shown.screen.event(reply("Good day"))
+
+    assert shown.text == "Hel\nGood day\n"
+
+
+def test_tools_are_told_between_the_words(shown: Shown) -> None:
+    call = CallId("call_1")
+    shown.screen.delta("1-1-1", offset=0, text="Let me see")
+    shown.screen.event(reply("Let me see"))
+    shown.screen.event(ToolStartedEvent(event=4, at_us=0, call_id=call, name="pay", effect=Effect.WRITE))
+    shown.screen.progress("pay", "asking the bank")
+    shown.screen.event(ToolFinishedEvent(event=5, at_us=0, call_id=call, name="pay", outcome=Outcome.UNKNOWN))
+    shown.screen.event(ToolLateEvent(event=9, at_us=0, call_id=call, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED))
+
+    assert shown.text.splitlines() == [
+        "Let me see",
+        "  · pay (write)",
+        "  · pay: asking the bank",
+        "  · pay: outcome unknown",
+        "  · pay of turn 1, after all: done",
+    ]
+
+
+def test_every_outcome_has_a_word() -> None:
+    assert set(OUTCOMES) == set(Outcome)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("client", "cancelled"),
+        ("operator", "cancelled by an operator"),
+        ("interrupt", "cut by a new message"),
+        ("flood", "cancelled, flood"),
+    ],
+)
+def test_cancelled_turn_keeps_what_was_said_and_tells_why(shown: Shown, reason: str, words: str) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="Once upon")
+    shown.screen.event(TurnCancelledEvent(event=4, at_us=0, turn=1, reason=reason, text="Once upon a"))
+
+    assert shown.text == f"Once upon a\n({words})\n"
+
+
+def test_failed_turn_tells_why(shown: Shown) -> None:
+    shown.screen.event(TurnFailedEvent(event=4, at_us=0, turn=1, code="model_unavailable", detail="no route"))
+
+    assert shown.text == "(failed, model_unavailable: no route)\n"
+
+
+def test_prompt_stands_on_a_line_of_its_own_and_the_answer_below_it() -> None:
+    shown = Shown(prompt="> ")
+    shown.screen.event(reply("Hello"))
+    shown.screen.prompt()
+    shown.screen.entered()  # the terminal shows what is typed, and its end of line
+    shown.screen.delta("2-1-1", offset=0, text="Hello again")
+
+    assert shown.text == "Hello\n> Hello again"
+
+
+def test_note_does_not_run_into_the_prompt() -> None:
+    shown = Shown(prompt="> ")
+    shown.screen.prompt()
+    shown.screen.note("connection lost")
+    shown.screen.prompt()
+
+    assert shown.text == "> \n(connection lost)\n> "
+
+
+def test_without_a_terminal_there_is_no_prompt(shown: Shown) -> None:
+    shown.screen.prompt()
+    shown.screen.said("you", "hello")
+
+    assert shown.text == "you> hello\n"
+
+
+def test_what_people_and_turns_begin_with_is_not_shown_twice(shown: Shown) -> None:
+    message = MessageId("m1")
+    shown.screen.event(MessageReceivedEvent(event=1, at_us=0, message_id=message, principal="ada", text="hello"))
+    shown.screen.event(TurnStartedEvent(event=2, at_us=0, turn=1, messages=(message,)))
+    shown.screen.event(TurnFinishedEvent(event=4, at_us=0, turn=1))
+
+    assert shown.text == ""
