@@ -139,6 +139,7 @@ class Accepted(ServerFrame, frozen=True, tag="accepted"):
     conversation: str
     message_id: MessageId
     event: int
+    at_us: int = 0
     position: int = 0
     ref: str = ""
 
