@@ -1,0 +1,33 @@
+"""Why the gateway closes a connection: every code it uses, and what a client should make of it.
+
+Codes from 4400 are this protocol's own and follow the HTTP status they resemble. A client that is closed for a
+reason with ``resume`` connects again and goes on from its cursors; without it, doing the same again fails again.
+"""
+
+from enum import Enum
+from typing import Self
+
+
+class CloseReason(Enum):
+    """``code`` and ``text`` go into the close frame."""
+
+    code: int
+    text: str
+    resume: bool
+
+    GOING_AWAY = (1001, "the server is stopping", True)
+    RESTARTING = (1012, "the server is restarting", True)
+    UNAUTHENTICATED = (4401, "the token is missing, invalid or expired", False)
+    HELLO_OVERDUE = (4408, "no hello within the deadline", True)
+    HELD_TOO_MUCH = (4413, "too much was sent before hello", False)
+    OVERFLOW = (4429, "answers were not read fast enough, resume from your cursors", True)
+    INTERNAL = (4500, "the server failed, resume from your cursors", True)
+    UNAVAILABLE = (4503, "a journal cannot be read now, resume later", True)
+
+    def __new__(cls, code: int, text: str, resume: bool) -> Self:
+        reason = object.__new__(cls)
+        reason._value_ = code
+        reason.code = code
+        reason.text = text
+        reason.resume = resume
+        return reason

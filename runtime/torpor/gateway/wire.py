@@ -1,0 +1,121 @@
+"""Text from a client into frames, and the names in it into keys. Pure.
+
+Above: the session. What cannot be a frame is ``BadFrame`` with the place and what was expected there; the text of the
+error repeats nothing that could not be sent back.
+"""
+
+import json
+from typing import Final
+
+import msgspec
+
+from torpor.conversation.text import clean
+from torpor.errors import BadFrame, ClientError, TorporError, UnknownConversation
+from torpor.gateway.auth import Principal, Scope, is_owner_name
+from torpor.records.frames import Ack, AnyClientFrame, Cancel, ClientFrame, ErrorFrame, Send, Subscribe, Unsubscribe
+from torpor.records.ids import CONVERSATION_ID, ConversationKey
+
+_DECODER: Final = msgspec.json.Decoder(AnyClientFrame)
+
+
+def decode(text: str) -> AnyClientFrame:
+    r"""One client frame. The text of a message may hold lone surrogates; nothing else does.
+
+    UTF-16 clients that cut an emoji in half write ``"\ud83d"``, which msgspec refuses and which must cost neither the
+    frame nor the connection; the standard library reads it.
+
+    Raises: BadFrame: not JSON, nested too deeply, of no known type, or not of its type's shape.
+    """
+    try:
+        return _DECODER.decode(text)
+    except msgspec.ValidationError as exc:
+        raise _bad(exc) from exc
+    except UnicodeEncodeError:
+        return _decode_lenient(text)
+    except msgspec.DecodeError as exc:
+        if "\\ud" not in text.lower():
+            raise _bad(exc) from exc
+        return _decode_lenient(text)
+    except RecursionError as exc:
+        raise _too_deep() from exc
+
+
+def _decode_lenient(text: str) -> AnyClientFrame:
+    try:
+        frame = msgspec.convert(json.loads(text), AnyClientFrame)
+    except ValueError as exc:  # of either library
+        raise _bad(exc) from exc
+    except RecursionError as exc:
+        raise _too_deep() from exc
+    frame = msgspec.structs.replace(frame, ref=clean(frame.ref).text)
+    return msgspec.structs.replace(frame, agent=clean(frame.agent).text) if isinstance(frame, Send) else frame
+
+
+def _bad(exc: Exception) -> BadFrame:
+    return BadFrame(f"frame cannot be read: {clean(str(exc)).text}")
+
+
+def _too_deep() -> BadFrame:
+    return BadFrame("frame is nested too deeply, expected a few levels")
+
+
+def key_named(name: str, *, by: Principal) -> ConversationKey:
+    """The key that ``by`` means with ``name``: an id of its own owner, or a path ``[tenant/]owner/conversation``.
+
+    Raises:
+        BadFrame: it is neither.
+        UnknownConversation: it is a path to somebody else, and ``by`` is no operator. Whether anything is there is
+            not looked at, so that foreign and unknown are the same.
+    """
+    *owners, conversation = name.split("/")
+    if len(owners) > 2 or not CONVERSATION_ID.fullmatch(conversation) or not all(map(is_owner_name, owners)):
+        raise BadFrame(f"conversation {name[:200]!r} is not a name, expected 1..64 letters, digits, '_' or '-'")
+    tenant, owner = ([by.tenant, by.owner] if not owners else [by.tenant, *owners])[-2:]
+    key = ConversationKey(tenant, owner, conversation)
+    if (tenant, owner) != (by.tenant, by.owner) and not by.may(Scope.OPERATOR):
+        raise UnknownConversation(name)
+    return key
+
+
+class _Loose(msgspec.Struct, frozen=True):
+    """What names a request, in a frame that cannot be read as a whole."""
+
+    ref: str = ""
+    conversation: str = ""
+    message_id: str = ""
+
+
+_LOOSE: Final = msgspec.json.Decoder(_Loose)
+
+
+def unreadable_frame(text: str, error: ClientError) -> ErrorFrame:
+    """``error`` as the answer to ``text``, with whatever names the request in it."""
+    try:
+        loose = _LOOSE.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        loose = _Loose()
+    return ErrorFrame(
+        code=error.code,
+        message=str(error),
+        ref=loose.ref,
+        conversation=loose.conversation,
+        message_id=loose.message_id,
+    )
+
+
+def error_frame(error: ClientError | None, *, of: ClientFrame) -> ErrorFrame:
+    """``error`` as the answer to the frame ``of``; None for a fault of ours, of which clients learn nothing more."""
+    conversation = ""
+    match of:
+        case Subscribe():
+            conversation = of.subscription.conversation
+        case Send() | Cancel() | Ack() | Unsubscribe():
+            conversation = of.conversation
+    return ErrorFrame(
+        code=error.code if error else TorporError.code,
+        message=str(error) if error else "the server failed, its log says why",
+        retry_after_s=error.retry_after_s if error else None,
+        ref=of.ref,
+        conversation=clean(conversation).text,
+        message_id=clean(of.message_id).text if isinstance(of, Send) else "",
+    )
