@@ -1,0 +1,32 @@
+"""What the gateway reads of a conversation, and how it says what that is doing."""
+
+from typing import Protocol
+
+from torpor.records.frames import RunStatus
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import JournalRecord
+from torpor.store.contract import DirectoryRow
+from torpor.supervisor.contract import LiveStatus
+
+
+class Journals(Protocol):
+    """The reads of ``store.contract.Store``."""
+
+    async def describe(self, key: ConversationKey) -> DirectoryRow | None: ...
+
+    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]: ...
+
+    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]: ...
+
+
+def run_status(row: DirectoryRow | None, live: LiveStatus | None) -> RunStatus:
+    """The status that belongs to the head of ``row``. A live actor knows best; of one that sleeps, or is only waking,
+    the due mark tells whether a turn is under way."""
+    if row is None or row.head.event == 0:
+        return RunStatus(state="new")
+    if row.quarantine:
+        return RunStatus(state="quarantined")
+    if live is not None and live.state != "thawing":
+        is_running = live.state == "running"
+        return RunStatus(state="running" if is_running else "rest", turn=live.turn, waiting=live.waiting)
+    return RunStatus(state="rest" if row.due_us is None else "running")

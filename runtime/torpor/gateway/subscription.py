@@ -1,0 +1,256 @@
+"""One conversation watched by one client: journal and bus joined into one stream without gap or duplicate.
+
+Above: the session, which begins and ends it. Beside: the outbox, into which it puts frames. Below: the bus, which says
+what happens now but only as a hint, and the journal, which has everything.
+
+    CATCHING_UP ──caught up──▶ LIVE      reads the journal, at the client's pace ; hands on what the bus says
+         ▲                      │
+         └─────fell behind──────┘        and from both: ──ended──▶ ENDED
+
+It listens to the bus before it reads. While it catches up it keeps nothing of what it hears but the highest number,
+and goes live in the moment in which it has sent that; so a slow client costs a place in the journal, not memory. A
+number missing on the bus, or an event for which the outbox has no room, sends it back to the journal.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+import structlog
+
+from torpor.bus.contract import Bus
+from torpor.conversation.publish import event_of
+from torpor.errors import IllegalTransition, InvariantBroken, JournalCorrupt, Quarantined, StoreUnavailable
+from torpor.gateway.options import GatewayOptions
+from torpor.gateway.outbox import Outbox
+from torpor.gateway.status import Journals, run_status
+from torpor.records.events import AnyEvent, Delta, Progress
+from torpor.records.frames import (
+    Cursor,
+    DeltaFrame,
+    ErrorFrame,
+    EventFrame,
+    ProgressFrame,
+    Reload,
+    Resumed,
+    RunStatus,
+)
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished
+from torpor.supervisor.contract import Conversations
+
+EPOCH: Final = 1
+"""The only one until an operator can accept lost records."""
+_ENDS_REPLY: Final = (ModelReplied, TurnCancelled, TurnFailed, TurnFinished)
+_LOOKS_MAX: Final = 3
+_log = structlog.get_logger()
+
+
+class State(Enum):
+    CATCHING_UP = auto()
+    LIVE = auto()
+    ENDED = auto()
+
+
+class Signal(Enum):
+    CAUGHT_UP = auto()
+    FELL_BEHIND = auto()
+    ENDED = auto()
+
+
+TRANSITIONS: Final = {
+    (State.CATCHING_UP, Signal.CAUGHT_UP): State.LIVE,
+    (State.LIVE, Signal.FELL_BEHIND): State.CATCHING_UP,
+    (State.CATCHING_UP, Signal.ENDED): State.ENDED,
+    (State.LIVE, Signal.ENDED): State.ENDED,
+    (State.ENDED, Signal.ENDED): State.ENDED,
+}
+
+
+def next_state(state: State, signal: Signal) -> State:
+    """Raises: IllegalTransition: the table does not list the pair."""
+    try:
+        return TRANSITIONS[state, signal]
+    except KeyError:
+        raise IllegalTransition(state, signal) from None
+
+
+class Spawn(Protocol):
+    """Runs a task of the session; what it raises ends the session, never another one."""
+
+    def __call__(self, work: Callable[[], Awaitable[None]], *, name: str) -> None: ...
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of the process that a session talks to."""
+
+    conversations: Conversations
+    journals: Journals
+    bus: Bus
+
+
+class Subscription:
+    """See the module docstring. ``name`` is what the client calls the conversation; every frame carries it."""
+
+    def __init__(
+        self, key: ConversationKey, *, name: str, ports: Ports, outbox: Outbox, spawn: Spawn, options: GatewayOptions
+    ) -> None:
+        self.key = key
+        self.name = name
+        self._ports = ports
+        self._outbox = outbox
+        self._spawn = spawn
+        self._options = options
+        self._state = State.CATCHING_UP
+        self._reading = anyio.CancelScope()
+        self._sent = 0
+        """Number of the last event that was queued for the client."""
+        self._heard = 0
+        """Highest number that the bus has told of."""
+        self._reply_ended = True
+        """Whether the last event that was queued ends a reply, so that what the bus still holds of one is over."""
+
+    def start(self, cursor: Cursor | None) -> None:
+        """Listen to the bus, then answer with ``resumed`` or ``reload`` and what follows."""
+        self._ports.bus.subscribe(self.key, self)
+        self._spawn(lambda: self._read(lambda: self._join(cursor)), name=f"join:{self.key.path}")
+
+    def end(self) -> None:
+        """Nothing is queued any more; ending twice is once."""
+        self._state = next_state(self._state, Signal.ENDED)
+        self._ports.bus.unsubscribe(self.key, self)
+        self._outbox.forget(self.name)
+        self._reading.cancel()
+
+    def on_records(self, key: ConversationKey, records: Sequence[JournalRecord]) -> None:
+        for record in records:
+            self._heard = max(self._heard, record.event)
+            if self._state is State.LIVE and record.event > self._sent and not self._offer(record):
+                self._fall_behind()
+
+    def on_delta(self, key: ConversationKey, delta: Delta) -> None:
+        if self._state is State.LIVE:
+            self._put_delta(delta.call, offset=delta.offset, text=delta.text)
+
+    def on_progress(self, key: ConversationKey, progress: Progress) -> None:
+        if self._state is State.LIVE:
+            self._outbox.put_progress(
+                ProgressFrame(conversation=self.name, call_id=progress.call_id, name=progress.name, text=progress.text)
+            )
+
+    async def _read(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run ``work`` until it is done or the subscription ends."""
+        self._reading = anyio.CancelScope()
+        if self._state is State.ENDED:
+            return
+        try:
+            with self._reading:
+                await work()
+        except JournalCorrupt:
+            _log.exception("gateway.journal_unreadable", conversation=self.key.path)
+            self.end()
+            error = Quarantined(self.name, reason="its journal cannot be read")
+            self._outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=self.name))
+
+    async def _join(self, cursor: Cursor | None) -> None:
+        head, status = await self._look()
+        if cursor is not None and cursor.epoch == EPOCH and 0 <= cursor.event <= head:
+            answer: Resumed | Reload = Resumed(conversation=self.name, epoch=EPOCH, head=head, status=status)
+            self._sent = cursor.event
+        else:
+            events = await self._latest(head)
+            answer = Reload(conversation=self.name, epoch=EPOCH, head=head, status=status, events=events)
+            self._sent = head
+        await self._outbox.send(answer, conversation=self.name)
+        await self._catch_up()
+
+    async def _look(self) -> tuple[int, RunStatus]:
+        """Head and status as of one moment: read again while something is published during the read."""
+        looks = 0
+        while True:
+            row = await self._ports.journals.describe(self.key)
+            # Nothing may be awaited between the head and the live status.
+            head = row.head.event if row else 0
+            status = run_status(row, self._ports.conversations.live_status(self.key))
+            looks += 1
+            if head >= self._heard or looks == _LOOKS_MAX:
+                return head, status
+
+    async def _latest(self, head: int) -> tuple[AnyEvent, ...]:
+        """The events of a reload: up to ``head``, as many as its bounds allow."""
+        limit = min(head, self._options.reload_events_max)
+        if limit == 0:
+            return ()
+        try:
+            records = await self._ports.journals.events_after(self.key, event=head - limit, limit=limit)
+        except JournalCorrupt:
+            return ()  # the state still says what is known; the next read reports the journal
+        events: list[AnyEvent] = []
+        size_bytes = 0
+        for record in reversed(records):
+            event = self._event(record)
+            size_bytes += len(msgspec.json.encode(event))
+            if size_bytes > self._options.reload_bytes_max:
+                break
+            events.append(event)
+        return tuple(reversed(events))
+
+    async def _catch_up(self) -> None:
+        limit = max(self._options.replay_page, 2)
+        while True:
+            # One record that was sent already is read again: its kind tells whether a reply can be running.
+            before = self._sent
+            records = await self._ports.journals.events_after(self.key, event=max(before - 1, 0), limit=limit)
+            for record in records:
+                if record.event > self._sent:
+                    await self._replay(record)
+                self._reply_ended = isinstance(record, _ENDS_REPLY)
+            if len(records) == limit:
+                continue
+            await self._outbox.room()
+            if self._sent >= self._heard:
+                self._go_live()
+                return
+            if self._sent == before:
+                raise StoreUnavailable(f"event {self._heard} of {self.key.path!r} was published and is not readable")
+
+    async def _replay(self, record: JournalRecord) -> None:
+        if record.event != self._sent + 1:
+            raise JournalCorrupt(self.key.path, reason=f"event {self._sent + 1} is missing before {record.event}")
+        await self._outbox.send(self._frame(record), conversation=self.name)
+        self._sent = record.event
+
+    def _go_live(self) -> None:
+        self._state = next_state(self._state, Signal.CAUGHT_UP)
+        live = self._ports.bus.live_reply(self.key)
+        # The journal may be ahead of the bus: a reply whose end was just read is over, whatever the bus still holds.
+        if live is not None and live.text and not self._reply_ended:
+            self._put_delta(live.call, offset=0, text=live.text)
+
+    def _offer(self, record: JournalRecord) -> bool:
+        if record.event != self._sent + 1:
+            return False
+        if not self._outbox.offer(self._frame(record), conversation=self.name):
+            return False
+        self._sent = record.event
+        return True
+
+    def _fall_behind(self) -> None:
+        self._state = next_state(self._state, Signal.FELL_BEHIND)
+        self._spawn(lambda: self._read(self._catch_up), name=f"catch_up:{self.key.path}")
+
+    def _frame(self, record: JournalRecord) -> EventFrame:
+        return EventFrame(conversation=self.name, epoch=EPOCH, event=self._event(record))
+
+    def _event(self, record: JournalRecord) -> AnyEvent:
+        if (event := event_of(record)) is None:
+            raise InvariantBroken(f"event {record.event} of {self.key.path!r} has no public side")
+        return event
+
+    def _put_delta(self, call: str, *, offset: int, text: str) -> None:
+        self._outbox.put_delta(DeltaFrame(conversation=self.name, call=call, offset=offset, text=text))
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name!r} {self._state.name} sent={self._sent} heard={self._heard}>"

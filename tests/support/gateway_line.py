@@ -1,0 +1,104 @@
+"""A client of the gateway without a socket: frames go into a session, and come out of its outbox."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from tests.support.gateway_world import World
+from torpor.gateway.auth import Authenticator, Principal, mint
+from torpor.gateway.options import GatewayOptions
+from torpor.gateway.outbox import Outbox
+from torpor.gateway.session import Session
+from torpor.gateway.subscription import Ports
+from torpor.records.frames import AnyClientFrame, AnyServerFrame, ClientFrame
+
+SECRET = b"a secret of thirty-two bytes, ok"
+_FRAMES = msgspec.json.Decoder(AnyServerFrame)
+Frame = TypeVar("Frame")
+
+
+class ManualClock:
+    """Moves when a test says so. Starts in the year 2026."""
+
+    def __init__(self) -> None:
+        self.us = 1_780_000_000_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+    def monotonic_s(self) -> float:
+        return self.us / 1_000_000
+
+    def advance(self, seconds: float) -> None:
+        self.us += round(seconds * 1_000_000)
+
+
+def token_for(subject: str, *, clock: ManualClock, **more: Any) -> str:
+    """A token for an hour."""
+    return mint(SECRET, subject=subject, now_us=clock.now_us(), **{"lifetime_s": 3600.0, **more})
+
+
+class Line:
+    """One session and the far end of its outbox."""
+
+    def __init__(
+        self,
+        world: World,
+        tasks: TaskGroup,
+        *,
+        clock: ManualClock | None = None,
+        options: GatewayOptions | None = None,
+        principal: Principal | None = None,
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.options = options or GatewayOptions()
+        self.outbox = Outbox(self.options)
+        self.session = Session(
+            ports=Ports(conversations=world, journals=world, bus=world.bus),
+            authenticator=Authenticator(SECRET, clock=self.clock, leeway_s=self.options.token_leeway_s),
+            outbox=self.outbox,
+            tasks=tasks,
+            clock=self.clock,
+            options=self.options,
+            principal=principal,
+        )
+
+    def say(self, frame: AnyClientFrame | ClientFrame | str) -> None:
+        self.session.receive(frame if isinstance(frame, str) else msgspec.json.encode(frame).decode())
+
+    async def hear(self) -> AnyServerFrame | None:
+        """The next frame; None when the connection is to be closed."""
+        with anyio.fail_after(5):
+            data = await self.outbox.take()
+        return None if data is None else _FRAMES.decode(data)
+
+    async def hear_a(self, kind: type[Frame]) -> Frame:
+        """The next frame, which must be of this kind."""
+        frame = await self.hear()
+        assert isinstance(frame, kind), f"expected {kind.__name__}, heard {frame!r}"
+        return frame
+
+    async def hear_until(self, is_last: Callable[[Any], bool]) -> list[Any]:
+        """Frames up to and with the first for which ``is_last`` holds."""
+        frames: list[Any] = []
+        while not frames or not is_last(frames[-1]):
+            frames.append(await self.hear())
+            assert frames[-1] is not None, f"the connection closed after {frames!r}"
+        return frames
+
+
+def principal(subject: str = "alice", **more: Any) -> Principal:
+    """Somebody with a token that does not end."""
+    return Principal(
+        **{
+            "subject": subject,
+            "tenant": "default",
+            "owner": subject,
+            "scopes": ("chat",),
+            "expires_us": None,
+            **more,
+        }
+    )

@@ -1,0 +1,213 @@
+"""A world for the gateway to show: journals, a bus and a supervisor's port, all of them obedient to the test.
+
+Nothing happens in it by itself, except that a message is journaled when it is posted. Journals are lists of records;
+a read can be held open, so that a test can do something in the middle of it.
+"""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import msgspec
+
+from torpor.bus.local import LocalBus
+from torpor.errors import ClientError, NothingToCancel
+from torpor.records.blocks import text_block
+from torpor.records.commands import CancelTurn, Command, Receipt, SendMessage
+from torpor.records.events import Delta
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import (
+    PUBLIC_RECORDS,
+    ConversationCreated,
+    JournalRecord,
+    MessageReceived,
+    ModelReplied,
+    TurnCancelled,
+    TurnFinished,
+    TurnPrepared,
+)
+from torpor.store.contract import DirectoryRow, Head
+from torpor.supervisor.contract import Answer, Listing, LiveStatus
+
+
+async def _at_once() -> None:
+    await anyio.lowlevel.checkpoint()
+
+
+class PostedReply:
+    """Implements ``supervisor.contract.Reply``."""
+
+    def __init__(self, answer: Answer | Exception, *, durable: anyio.Event | None) -> None:
+        self._answer = answer
+        self._durable = durable
+
+    async def wait(self) -> Answer:
+        if self._durable is not None:
+            await self._durable.wait()
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+class World:
+    """Implements ``Conversations`` and ``Journals``; holds the ``LocalBus`` that goes with them."""
+
+    def __init__(self) -> None:
+        self.bus = LocalBus()
+        self.journals: dict[ConversationKey, list[JournalRecord]] = defaultdict(list)
+        self.live: dict[ConversationKey, LiveStatus] = {}
+        self.due: set[ConversationKey] = set()
+        self.quarantined: dict[ConversationKey, str] = {}
+        self.posted: list[tuple[ConversationKey, Command]] = []
+        self.receipts: dict[tuple[ConversationKey, MessageId], Receipt] = {}
+        self.before_read: Callable[[], Awaitable[None]] = _at_once
+        """Awaited inside every read, before it looks."""
+        self.after_read: Callable[[], Awaitable[None]] = _at_once
+        """Awaited inside every read, after it looked."""
+        self.durable: anyio.Event | None = None
+        """When given, replies wait for it."""
+        self.refusals: list[Exception] = []
+        """Raised by the next posts, one each."""
+        self.failures: list[Exception] = []
+        """What the next posts are answered with, one each, instead of being carried out."""
+        self.answers: dict[type[Command], Answer | ClientError] = {}
+        """What other commands than messages and cancels are answered with; True otherwise."""
+        self.unreadable: Exception | None = None
+        """Raised by every read of events and records."""
+        self.on_message: Callable[[ConversationKey, MessageReceived], None] = lambda key, message: None
+
+    # What a test does.
+
+    def commit(self, key: ConversationKey, *records: JournalRecord, publish: bool = True) -> tuple[JournalRecord, ...]:
+        """Number and journal the records, and tell the bus of those that are public."""
+        journal = self.journals[key]
+        numbered = []
+        for record in records:
+            is_public = isinstance(record, PUBLIC_RECORDS)
+            event = self.head(key) + 1 if is_public else 0
+            numbered.append(msgspec.structs.replace(record, seq=len(journal) + 1, event=event, at_us=1_000))
+            journal.append(numbered[-1])
+        if publish:
+            self.publish(key, *numbered)
+        return tuple(numbered)
+
+    def publish(self, key: ConversationKey, *records: JournalRecord) -> None:
+        self.bus.publish(key, [record for record in records if record.event])
+
+    def head(self, key: ConversationKey) -> int:
+        return max((record.event for record in self.journals[key]), default=0)
+
+    def say(self, key: ConversationKey, call: str, *, offset: int, text: str) -> None:
+        self.bus.publish_delta(key, Delta(call=call, offset=offset, text=text))
+
+    def converse(self, key: ConversationKey, *, turns: int) -> None:
+        """Journal that many short turns, four events each."""
+        for number in range(self.head(key) // 4, self.head(key) // 4 + turns):
+            message_id = MessageId(f"m{number}")
+            self.commit(
+                key,
+                MessageReceived(message_id=message_id, principal="alice", blocks=(text_block(f"question {number}"),)),
+                TurnPrepared(messages=(message_id,), turn=number + 1),
+                replied(f"call{number}", f"answer {number}", turn=number + 1),
+                TurnFinished(turn=number + 1),
+            )
+
+    # Conversations.
+
+    def post(self, key: ConversationKey, command: Command) -> PostedReply:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.posted.append((key, command))
+        answer = self.failures.pop(0) if self.failures else self._carry_out(key, command)
+        return PostedReply(answer, durable=self.durable)
+
+    async def deliver(self, key: ConversationKey, command: Command) -> Answer:
+        return await self.post(key, command).wait()
+
+    def live_status(self, key: ConversationKey) -> LiveStatus | None:
+        return self.live.get(key)
+
+    async def list_conversations(
+        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+    ) -> tuple[Listing, ...]:
+        await self.before_read()
+        listings = [
+            Listing(row=self._row(key), live=self.live.get(key))
+            for key in sorted(self.journals)
+            if self.journals[key]
+            and (tenant is None or key.tenant == tenant)
+            and (owner is None or key.owner == owner)
+            and (after is None or key > after)
+        ]
+        return tuple(listings[:limit])
+
+    # Journals.
+
+    async def describe(self, key: ConversationKey) -> DirectoryRow | None:
+        await self.before_read()
+        row = self._row(key) if self.journals.get(key) else None
+        await self.after_read()
+        return row
+
+    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+        return await self._records(key, limit=limit, wanted=lambda record: record.event > event)
+
+    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+        return await self._records(key, limit=limit, wanted=lambda record: record.seq > seq)
+
+    async def _records(
+        self, key: ConversationKey, *, limit: int, wanted: Callable[[JournalRecord], bool]
+    ) -> tuple[JournalRecord, ...]:
+        await self.before_read()
+        if self.unreadable is not None:
+            raise self.unreadable
+        found: Sequence[JournalRecord] = [record for record in self.journals.get(key, ()) if wanted(record)][:limit]
+        await self.after_read()
+        return tuple(found)
+
+    def _row(self, key: ConversationKey) -> DirectoryRow:
+        return DirectoryRow(
+            key=key,
+            agent="rehearsal",
+            title="",
+            head=Head(seq=len(self.journals[key]), event=self.head(key)),
+            created_us=1_000,
+            updated_us=2_000,
+            due_us=3_000 if key in self.due else None,
+            quarantine=self.quarantined.get(key, ""),
+        )
+
+    def _carry_out(self, key: ConversationKey, command: Command) -> Answer | ClientError:
+        match command:
+            case SendMessage():
+                return self._journal_message(key, command)
+            case CancelTurn():
+                live = self.live.get(key)
+                if live is None or live.state != "running":
+                    return NothingToCancel()
+                self.commit(key, TurnCancelled(turn=live.turn, reason=command.reason, note=text_block("cut")))
+                return live.turn
+            case _:
+                return self.answers.get(type(command), True)
+
+    def _journal_message(self, key: ConversationKey, command: SendMessage) -> Receipt:
+        if (receipt := self.receipts.get((key, command.message_id))) is not None:
+            return receipt
+        if not self.journals[key]:
+            self.commit(key, ConversationCreated(agent=command.agent or "rehearsal"))
+        message = MessageReceived(
+            message_id=command.message_id,
+            principal=command.principal,
+            blocks=(text_block(command.text),),
+            cleaned=command.cleaned,
+        )
+        (committed,) = self.commit(key, message)
+        receipt = Receipt(message_id=command.message_id, event=committed.event, at_us=committed.at_us)
+        self.receipts[key, command.message_id] = receipt
+        self.on_message(key, message)
+        return receipt
+
+
+def replied(call: str, text: str, *, turn: int = 1) -> ModelReplied:
+    """A complete reply of one text block."""
+    return ModelReplied(call=call, round=1, blocks=(text_block(text),), stop_reason="end_turn", turn=turn)

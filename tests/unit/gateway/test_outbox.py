@@ -1,0 +1,272 @@
+from typing import Any
+
+import anyio
+import msgspec
+
+from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.options import GatewayOptions
+from torpor.gateway.outbox import Outbox
+from torpor.records.events import TurnFinishedEvent
+from torpor.records.frames import DeltaFrame, Done, EventFrame, ProgressFrame
+from torpor.records.ids import CallId
+
+
+def small(**bounds: Any) -> Outbox:
+    return Outbox(GatewayOptions(**bounds))
+
+
+def event(number: int, *, conversation: str = "c1") -> EventFrame:
+    return EventFrame(conversation=conversation, epoch=1, event=TurnFinishedEvent(event=number, at_us=1))
+
+
+def delta(offset: int, text: str, *, call: str = "call1", conversation: str = "c1") -> DeltaFrame:
+    return DeltaFrame(conversation=conversation, call=call, offset=offset, text=text)
+
+
+def progress(text: str) -> ProgressFrame:
+    return ProgressFrame(conversation="c1", call_id=CallId("t1"), name="look", text=text)
+
+
+async def taken(outbox: Outbox) -> list[dict[str, Any]]:
+    """Everything that waits."""
+    frames: list[dict[str, Any]] = []
+    while True:
+        with anyio.move_on_after(0) as nothing_more:
+            data = await outbox.take()
+        if nothing_more.cancelled_caught or data is None:
+            return frames
+        frames.append(msgspec.json.decode(data))
+
+
+async def test_frames_leave_in_the_order_they_came() -> None:
+    outbox = small()
+    outbox.put(Done(ref="a"))
+    assert outbox.offer(event(1), conversation="c1")
+    await outbox.send(event(2), conversation="c1")
+    outbox.put_progress(progress("half"))
+
+    assert [frame["frame"] for frame in await taken(outbox)] == ["done", "event", "event", "progress"]
+
+
+async def test_deltas_that_wait_are_joined() -> None:
+    outbox = small()
+    outbox.put_delta(delta(0, "Hel"))
+    outbox.put_delta(delta(3, "lo "))
+    outbox.put_delta(delta(6, "wörld"))
+
+    assert await taken(outbox) == [
+        {"frame": "delta", "conversation": "c1", "call": "call1", "offset": 0, "text": "Hello wörld"}
+    ]
+
+
+async def test_deltas_are_joined_up_to_a_length() -> None:
+    outbox = small(delta_bytes_max=180)
+    for offset in range(0, 50, 10):
+        outbox.put_delta(delta(offset, "0123456789"))
+
+    assert [(frame["offset"], len(frame["text"])) for frame in await taken(outbox)] == [(0, 20), (20, 20), (40, 10)]
+
+
+async def test_deltas_are_not_joined_across_an_event_of_their_conversation() -> None:
+    outbox = small()
+    outbox.put_delta(delta(0, "a"))
+    outbox.offer(event(1, conversation="c2"), conversation="c2")
+    outbox.put_delta(delta(1, "b"))
+    outbox.offer(event(1), conversation="c1")
+    outbox.put_delta(delta(2, "c"))
+
+    assert [frame.get("text", "event") for frame in await taken(outbox)] == ["ab", "event", "event", "c"]
+
+
+async def test_deltas_of_two_conversations_keep_apart() -> None:
+    outbox = small()
+    for offset, text in enumerate("xyz"):
+        outbox.put_delta(delta(offset, text))
+        outbox.put_delta(delta(offset, text.upper(), conversation="c2"))
+
+    assert [(frame["conversation"], frame["text"]) for frame in await taken(outbox)] == [("c1", "xyz"), ("c2", "XYZ")]
+
+
+async def test_a_delta_that_has_left_is_not_joined_to() -> None:
+    outbox = small()
+    outbox.put_delta(delta(0, "a"))
+    first = await taken(outbox)
+    outbox.put_delta(delta(1, "b"))
+
+    assert [first[0]["text"], *(frame["text"] for frame in await taken(outbox))] == ["a", "b"]
+
+
+async def test_a_delta_that_does_not_continue_its_reply_is_dropped() -> None:
+    outbox = small()
+    outbox.put_delta(delta(5, "unknown beginning"))
+    outbox.put_delta(delta(0, "abc"))
+    outbox.put_delta(delta(4, "gap"))
+    outbox.put_delta(delta(2, "again"))
+    outbox.put_delta(delta(3, "other call", call="call2"))
+
+    assert [frame["text"] for frame in await taken(outbox)] == ["abc"]
+    assert outbox.dropped == 4
+
+
+async def test_offset_0_begins_a_reply_again() -> None:
+    outbox = small()
+    outbox.put_delta(delta(0, "abc"))
+    outbox.put_delta(delta(0, "abcdef"))
+    outbox.put_delta(delta(6, "g"))
+
+    assert [(frame["offset"], frame["text"]) for frame in await taken(outbox)] == [(0, "abc"), (0, "abcdefg")]
+
+
+async def test_an_event_takes_the_room_of_deltas_and_the_rest_of_their_reply_is_dropped() -> None:
+    outbox = small(outbox_frames_max=2)
+    outbox.put_delta(delta(0, "a"))
+    outbox.put_delta(delta(0, "b", conversation="c2"))
+
+    assert outbox.offer(event(1), conversation="c1")
+    outbox.put_delta(delta(1, "after the hole"))
+    assert [frame["frame"] for frame in await taken(outbox)] == ["event"]
+    assert outbox.dropped == 3
+
+
+async def test_a_reply_after_dropped_deltas_is_shown_again() -> None:
+    outbox = small(outbox_frames_max=1)
+    outbox.put_delta(delta(0, "lost"))
+    outbox.offer(event(1), conversation="c1")
+    await taken(outbox)
+    outbox.put_delta(delta(0, "next", call="call2"))
+
+    assert [frame["text"] for frame in await taken(outbox)] == ["next"]
+
+
+async def test_a_delta_without_room_is_dropped_and_so_is_what_follows_it() -> None:
+    outbox = small(outbox_bytes_max=300)
+    outbox.put(Done(ref="x" * 200))
+    outbox.put_delta(delta(0, "y" * 100))
+    await taken(outbox)
+    outbox.put_delta(delta(100, "z"))
+
+    assert await taken(outbox) == []
+
+
+async def test_joined_deltas_stay_within_the_bound() -> None:
+    outbox = small(outbox_bytes_max=1_000, delta_bytes_max=10_000)
+    for offset in range(0, 100_000, 100):
+        outbox.put_delta(delta(offset, "x" * 100))
+
+    (frame,) = await taken(outbox)
+    assert frame["offset"] == 0
+    assert len(frame["text"]) == 800
+
+
+async def test_progress_without_room_is_dropped() -> None:
+    outbox = small(outbox_frames_max=1)
+    outbox.put_progress(progress("one"))
+    outbox.put_progress(progress("two"))
+
+    assert [frame["text"] for frame in await taken(outbox)] == ["one"]
+    assert outbox.dropped == 1
+
+
+async def test_an_event_without_room_is_left_to_the_caller() -> None:
+    outbox = small(outbox_frames_max=2)
+
+    assert [outbox.offer(event(number), conversation="c1") for number in (1, 2, 3)] == [True, True, False]
+    assert outbox.closing is None
+    assert [frame["event"]["event"] for frame in await taken(outbox)] == [1, 2]
+
+
+async def test_an_answer_without_room_closes_the_connection_and_drops_what_waits() -> None:
+    outbox = small(outbox_frames_max=2)
+    for ref in "abc":
+        outbox.put(Done(ref=ref))
+
+    assert outbox.closing is CloseReason.OVERFLOW
+    assert await outbox.take() is None
+
+
+async def test_a_frame_larger_than_the_bound_passes_when_it_is_alone() -> None:
+    outbox = small(outbox_bytes_max=100)
+    large = Done(ref="x" * 1_000)
+    outbox.put(large)
+
+    assert len(await taken(outbox)) == 1
+    assert outbox.closing is None
+
+
+async def test_a_replay_waits_until_half_of_the_outbox_is_free() -> None:
+    outbox = small(outbox_frames_max=4)
+    sent: list[int] = []
+
+    async def replay() -> None:
+        for number in range(6):
+            await outbox.send(event(number), conversation="c1")
+            sent.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(replay)
+        await anyio.wait_all_tasks_blocked()
+        assert sent == [0, 1]
+        assert outbox.offer(event(100, conversation="c2"), conversation="c2")
+        for _ in range(2):
+            await outbox.take()
+        await anyio.wait_all_tasks_blocked()
+        assert sent == [0, 1, 2]
+        assert len(await taken(outbox)) >= 2
+        await anyio.wait_all_tasks_blocked()
+        await taken(outbox)
+        await anyio.wait_all_tasks_blocked()
+        await taken(outbox)
+
+    assert sent == [0, 1, 2, 3, 4, 5]
+
+
+async def test_closing_ends_whoever_waits_for_room_or_for_a_frame() -> None:
+    full, empty = small(outbox_frames_max=1), small()
+    full.put(Done(ref="a"))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: full.send(event(1), conversation="c1"))
+            tasks.start_soon(full.room)
+            tasks.start_soon(empty.take)
+            await anyio.wait_all_tasks_blocked()
+            full.close(CloseReason.GOING_AWAY)
+            empty.close(CloseReason.GOING_AWAY)
+
+    assert [frame["frame"] for frame in await taken(full)] == ["done"]
+
+
+async def test_closing_sends_what_waits_and_takes_nothing_more() -> None:
+    outbox = small()
+    outbox.put(Done(ref="a"))
+    outbox.close(CloseReason.UNAUTHENTICATED)
+    outbox.put(Done(ref="b"))
+    outbox.put_delta(delta(0, "c"))
+    outbox.close(CloseReason.OVERFLOW)
+
+    assert [frame["ref"] for frame in await taken(outbox)] == ["a"]
+    assert outbox.closing is CloseReason.UNAUTHENTICATED
+
+
+async def test_a_cancelled_take_has_taken_nothing() -> None:
+    outbox = small()
+    with anyio.move_on_after(0):
+        await outbox.take()
+    outbox.put(Done(ref="a"))
+
+    assert len(await taken(outbox)) == 1
+
+
+async def test_a_forgotten_conversation_has_no_reply_to_continue() -> None:
+    outbox = small()
+    outbox.put_delta(delta(0, "a"))
+    outbox.forget("c1")
+    outbox.put_delta(delta(1, "b"))
+
+    assert [frame["text"] for frame in await taken(outbox)] == ["a"]
+
+
+def test_repr_shows_what_waits() -> None:
+    outbox = small()
+    outbox.put(Done(ref="a"))
+
+    assert repr(outbox) == "<Outbox frames=1 bytes=26 dropped=0 closing=None>"
