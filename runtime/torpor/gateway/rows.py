@@ -1,0 +1,54 @@
+"""Listings and records as the rows of a ``result`` frame. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from torpor.gateway.status import run_status
+from torpor.records.journal import JournalRecord
+from torpor.supervisor.contract import Listing
+
+Row = dict[str, Any]
+
+
+def listing_row(listing: Listing) -> Row:
+    """One conversation: where it is, what it is doing, when it last changed."""
+    row = listing.row
+    status = run_status(row, listing.live)
+    return {
+        "path": row.key.path,
+        "tenant": row.key.tenant,
+        "owner": row.key.owner,
+        "conversation": row.key.conversation,
+        "agent": row.agent,
+        "title": row.title,
+        "state": status.state,
+        "turn": status.turn,
+        "waiting": status.waiting,
+        "actor": listing.live.state if listing.live else "hibernated",
+        "event": row.head.event,
+        "seq": row.head.seq,
+        "created_us": row.created_us,
+        "updated_us": row.updated_us,
+        "due_us": row.due_us,
+        "quarantine": row.quarantine,
+    }
+
+
+def record_row(record: JournalRecord) -> Row:
+    """A record as it stands in the journal."""
+    row: Row = msgspec.json.decode(msgspec.json.encode(record))
+    return row
+
+
+def fitting(rows: Iterable[Row], *, size_bytes: int) -> tuple[Row, ...]:
+    """The first rows whose JSON is at most ``size_bytes`` together, and always the first."""
+    taken: list[Row] = []
+    total_bytes = 0
+    for row in rows:
+        total_bytes += len(msgspec.json.encode(row))
+        if taken and total_bytes > size_bytes:
+            break
+        taken.append(row)
+    return tuple(taken)

@@ -1,0 +1,191 @@
+"""One client: who it is, and its frames one after the other. Transport-free.
+
+Above: the server, which hands in text frames in order and sends what gathers in the outbox. Below: the desk, which
+serves what a known client asks for.
+
+    NEW ──authenticated──▶ OPEN ──authenticated──▶ OPEN       and from any: ──ended──▶ ENDED
+
+Frames before ``hello`` are held, within bounds, unless a header said who it is. ``hello`` may come again: with a newer
+token for the same person, or with subscriptions to begin over. A client that leaves withdraws nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Final
+
+import structlog
+from anyio.abc import TaskGroup
+
+from torpor.clock import Clock
+from torpor.errors import BadFrame, ClientError, IllegalTransition, StoreError, Unauthenticated
+from torpor.gateway.auth import Authenticator, Principal
+from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.desk import Desk
+from torpor.gateway.options import GatewayOptions
+from torpor.gateway.outbox import Outbox
+from torpor.gateway.subscription import Ports
+from torpor.gateway.wire import decode, error_frame, unreadable_frame
+from torpor.records.frames import AnyClientFrame, ErrorFrame, Hello, Subscribe, Welcome
+
+_log = structlog.get_logger()
+
+
+class State(Enum):
+    NEW = auto()
+    OPEN = auto()
+    ENDED = auto()
+
+
+class Signal(Enum):
+    AUTHENTICATED = auto()
+    ENDED = auto()
+
+
+TRANSITIONS: Final = {
+    (State.NEW, Signal.AUTHENTICATED): State.OPEN,
+    (State.OPEN, Signal.AUTHENTICATED): State.OPEN,
+    (State.NEW, Signal.ENDED): State.ENDED,
+    (State.OPEN, Signal.ENDED): State.ENDED,
+    (State.ENDED, Signal.ENDED): State.ENDED,
+}
+
+
+def next_state(state: State, signal: Signal) -> State:
+    """Raises: IllegalTransition: the table does not list the pair."""
+    try:
+        return TRANSITIONS[state, signal]
+    except KeyError:
+        raise IllegalTransition(state, signal) from None
+
+
+class Session:
+    """See the module docstring. ``tasks`` belongs to whoever runs the connection and outlives the session."""
+
+    def __init__(
+        self,
+        *,
+        ports: Ports,
+        authenticator: Authenticator,
+        outbox: Outbox,
+        tasks: TaskGroup,
+        clock: Clock,
+        options: GatewayOptions,
+        principal: Principal | None = None,
+    ) -> None:
+        self._authenticator = authenticator
+        self._outbox = outbox
+        self._tasks = tasks
+        self._clock = clock
+        self._options = options
+        self._desk = Desk(ports=ports, outbox=outbox, spawn=self._spawn, options=options)
+        self._state = State.NEW
+        self._began_s = clock.monotonic_s()
+        self._principal: Principal | None = None
+        self._held: list[AnyClientFrame] = []
+        self._held_bytes = 0
+        if principal is not None:
+            self._state = next_state(self._state, Signal.AUTHENTICATED)
+            self._principal = principal
+
+    def receive(self, text: str) -> None:
+        """Take the next frame; whatever is wrong with it is answered, and costs no other frame anything."""
+        if self._outbox.closing is not None or self._state is State.ENDED:
+            return
+        try:
+            frame = decode(text)
+        except BadFrame as exc:
+            self._outbox.put(unreadable_frame(text, exc))
+        else:
+            self._handle(frame, size_bytes=len(text.encode(errors="surrogatepass")))
+
+    def receive_binary(self) -> None:
+        """Take a frame that is not text: this protocol has none yet."""
+        error = BadFrame("frame is binary, expected text with one JSON object")
+        self._outbox.put(ErrorFrame(code=error.code, message=str(error)))
+
+    def check(self) -> None:
+        """Close when ``hello`` is overdue or the token has expired; to be called now and then."""
+        if self._principal is None:
+            if self._clock.monotonic_s() - self._began_s >= self._options.hello_deadline_s:
+                self._outbox.close(CloseReason.HELLO_OVERDUE)
+        elif self._authenticator.is_expired(self._principal):
+            self._outbox.close(CloseReason.UNAUTHENTICATED)
+
+    def end(self) -> None:
+        """The connection is gone: watch nothing any more. Ending twice is once."""
+        self._state = next_state(self._state, Signal.ENDED)
+        self._held.clear()
+        self._desk.close()
+
+    def _handle(self, frame: AnyClientFrame, *, size_bytes: int = 0) -> None:
+        try:
+            if isinstance(frame, Hello):
+                self._hello(frame)
+            elif self._principal is None:
+                self._hold(frame, size_bytes=size_bytes)
+            else:
+                self._desk.serve(frame, by=self._current(self._principal))
+        except Unauthenticated as exc:
+            self._outbox.put(error_frame(exc, of=frame))
+            self._outbox.close(CloseReason.UNAUTHENTICATED)
+        except ClientError as exc:
+            self._outbox.put(error_frame(exc, of=frame))
+        except Exception:  # noqa: BLE001 - the edge of a client frame
+            _log.exception("gateway.frame_failed", frame=type(frame).__name__)
+            self._outbox.put(error_frame(None, of=frame))
+
+    def _hello(self, frame: Hello) -> None:
+        principal = self._identify(frame)
+        self._state = next_state(self._state, Signal.AUTHENTICATED)
+        self._principal = principal
+        self._outbox.put(
+            Welcome(
+                principal=principal.subject,
+                tenant=principal.tenant,
+                owner=principal.owner,
+                scopes=principal.scopes,
+                ref=frame.ref,
+            )
+        )
+        for watched in frame.subscriptions:
+            self._handle(Subscribe(ref=frame.ref, subscription=watched))
+        held, self._held = self._held, []
+        for earlier in held:
+            self._handle(earlier)
+
+    def _identify(self, frame: Hello) -> Principal:
+        if frame.token:
+            principal = self._authenticator.authenticate(frame.token)
+            if self._principal is not None and not principal.is_same_as(self._principal):
+                raise BadFrame("hello names somebody else, expected the same person; open another connection")
+            return principal
+        if self._principal is None:
+            raise Unauthenticated("hello has no token, expected one there or in the Authorization header")
+        return self._current(self._principal)
+
+    def _current(self, principal: Principal) -> Principal:
+        if self._authenticator.is_expired(principal):
+            raise Unauthenticated("token has expired")
+        return principal
+
+    def _hold(self, frame: AnyClientFrame, *, size_bytes: int) -> None:
+        self._held.append(frame)
+        self._held_bytes += size_bytes
+        if len(self._held) > self._options.held_frames_max or self._held_bytes > self._options.held_bytes_max:
+            self._outbox.close(CloseReason.HELD_TOO_MUCH)
+
+    def _spawn(self, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        self._tasks.start_soon(self._guarded, work, name=name)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except StoreError:
+            _log.warning("gateway.store_unreadable", exc_info=True)
+            self._outbox.close(CloseReason.UNAVAILABLE)
+        except Exception:  # noqa: BLE001 - the edge of a client frame: what it set going
+            _log.exception("gateway.session_failed")
+            self._outbox.close(CloseReason.INTERNAL)
+
+    def __repr__(self) -> str:
+        return f"<Session {self._state.name} held={len(self._held)} {self._desk!r}>"

@@ -1,0 +1,500 @@
+"""What a known client may ask for, frame by frame."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, get_args
+
+import anyio
+import msgspec
+import pytest
+
+from tests.support.gateway_line import Line, principal
+from tests.support.gateway_world import World
+from torpor.errors import Busy, JournalCorrupt, NotNow, Rejected, StoreUnavailable
+from torpor.gateway.auth import Scope
+from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.desk import RULES
+from torpor.gateway.options import GatewayOptions
+from torpor.records.commands import CancelTurn, Hibernate, SendMessage, Wake
+from torpor.records.frames import (
+    Accepted,
+    Ack,
+    AnyClientFrame,
+    Cancel,
+    ClientFrame,
+    Done,
+    ErrorFrame,
+    EventFrame,
+    Hello,
+    HibernateConversation,
+    InspectConversation,
+    ListConversations,
+    Reload,
+    Result,
+    Send,
+    Subscribe,
+    Subscription,
+    ThawConversation,
+    Unsubscribe,
+)
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import WhenBusy
+from torpor.supervisor.contract import LiveStatus
+
+KEY = ConversationKey("default", "alice", "c1")
+OPERATOR = principal("ops", scopes=("operator",))
+Opened = Callable[..., AbstractAsyncContextManager[Line]]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def opened(world: World) -> Opened:
+    """A line for the length of a block, of Alice unless said otherwise."""
+
+    @asynccontextmanager
+    async def open_line(who: Any = None, **options: Any) -> Any:
+        async with anyio.create_task_group() as tasks:
+            line = Line(world, tasks, options=GatewayOptions(**options), principal=who or principal("alice"))
+            yield line
+            line.session.end()
+            tasks.cancel_scope.cancel()
+
+    return open_line
+
+
+def send(message_id: str = "m1", text: str = "hello", **more: Any) -> Send:
+    return Send(**{"conversation": "c1", "message_id": MessageId(message_id), "text": text, **more})
+
+
+# Every frame, for whoever is not allowed to see the conversation that it names.
+
+NAMING: dict[type[ClientFrame], Callable[[str], ClientFrame]] = {
+    Subscribe: lambda name: Subscribe(ref="r", subscription=Subscription(conversation=name)),
+    Unsubscribe: lambda name: Unsubscribe(ref="r", conversation=name),
+    Send: lambda name: Send(ref="r", conversation=name, message_id=MessageId("m1"), text="hello"),
+    Cancel: lambda name: Cancel(ref="r", conversation=name),
+    Ack: lambda name: Ack(ref="r", conversation=name, event=1),
+    ListConversations: lambda name: ListConversations(ref="r", after=name),
+    HibernateConversation: lambda name: HibernateConversation(ref="r", path=name),
+    ThawConversation: lambda name: ThawConversation(ref="r", path=name),
+    InspectConversation: lambda name: InspectConversation(ref="r", path=name),
+}
+
+
+def test_every_frame_of_the_protocol_has_a_rule_and_a_case_here() -> None:
+    frames = set(get_args(AnyClientFrame)) - {Hello}
+
+    assert set(RULES) == frames
+    assert set(NAMING) == frames
+
+
+async def answer_to(frame: ClientFrame, *, who: Any, opened: Opened) -> dict[str, Any]:
+    async with opened(who) as line:
+        line.say(frame)
+        answer: dict[str, Any] = msgspec.to_builtins(await line.hear())
+        return answer
+
+
+@pytest.mark.parametrize("frame", NAMING, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("name", ["default/alice/c1", "alice/c1"])
+async def test_a_foreign_conversation_looks_like_one_that_does_not_exist(
+    name: str, frame: type[ClientFrame], world: World, opened: Opened
+) -> None:
+    world.converse(KEY, turns=1)
+    world.live[KEY] = LiveStatus(state="running", turn=2)
+    absent = name.replace("alice", "nobody")
+
+    bob = principal("bob")
+    foreign = await answer_to(NAMING[frame](name), who=bob, opened=opened)
+    unknown = await answer_to(NAMING[frame](absent), who=bob, opened=opened)
+
+    expected = "not_permitted" if RULES[frame].scope is Scope.OPERATOR else "unknown_conversation"
+    assert foreign["code"] == expected
+    assert msgspec.json.encode(foreign).replace(b"alice", b"nobody") == msgspec.json.encode(unknown)
+    assert world.posted == []
+    assert not world.bus.is_watched(KEY)
+
+
+@pytest.mark.parametrize("frame", NAMING, ids=lambda kind: kind.__name__)
+async def test_the_same_bare_id_of_two_owners_is_two_conversations(
+    frame: type[ClientFrame], world: World, opened: Opened
+) -> None:
+    world.converse(KEY, turns=1)
+    async with opened(principal("bob")) as line:
+        line.say(NAMING[frame]("c1"))
+        await anyio.wait_all_tasks_blocked()
+        line.say(Unsubscribe(conversation="c9", ref="last"))
+        answers = await line.hear_until(lambda heard: isinstance(heard, Done) and heard.ref == "last")
+
+    assert all(key.owner == "bob" for key, _ in world.posted)
+    assert b"question" not in msgspec.json.encode(answers)
+    assert not world.bus.is_watched(KEY)
+
+
+@pytest.mark.parametrize("frame", NAMING, ids=lambda kind: kind.__name__)
+async def test_a_frame_is_refused_without_its_scope(frame: type[ClientFrame], world: World, opened: Opened) -> None:
+    answer = await answer_to(NAMING[frame]("c1"), who=principal("alice", scopes=("watching",)), opened=opened)
+
+    assert answer["code"] == "not_permitted"
+    assert RULES[frame].scope in answer["message"]
+    assert world.posted == []
+
+
+# Sending.
+
+
+async def test_a_message_is_accepted_once_it_is_durable_and_holds_up_nothing_else(world: World, opened: Opened) -> None:
+    world.durable = anyio.Event()
+    async with opened() as line:
+        line.say(send("m1", ref="r1"))
+        line.say(send("m2", ref="r2"))
+        line.say(Unsubscribe(conversation="c9", ref="r3"))
+        assert (await line.hear_a(Done)).ref == "r3"
+        assert [command.message_id for _, command in world.posted if isinstance(command, SendMessage)] == ["m1", "m2"]
+        world.durable.set()
+        accepted = [await line.hear_a(Accepted) for _ in range(2)]
+
+    assert {(frame.ref, frame.message_id, frame.event, frame.at_us) for frame in accepted} == {
+        ("r1", "m1", 1, 1_000),
+        ("r2", "m2", 2, 1_000),
+    }
+
+
+async def test_a_resend_gets_the_first_receipt(world: World, opened: Opened) -> None:
+    async with opened() as line:
+        line.say(send("m1", ref="r1"))
+        first = await line.hear_a(Accepted)
+        line.say(send("m2"))
+        await line.hear_a(Accepted)
+        line.say(send("m1", ref="r2"))
+        again = await line.hear_a(Accepted)
+
+    assert msgspec.structs.replace(again, ref="r1") == first
+
+
+async def test_a_message_carries_who_sent_it_and_what_to_do_when_busy(world: World, opened: Opened) -> None:
+    async with opened(principal("ann", owner="alice")) as line:
+        line.say(send(when_busy=WhenBusy.STEER, agent="helper"))
+        await line.hear_a(Accepted)
+
+    ((key, command),) = world.posted
+    assert key == KEY
+    assert command == SendMessage(
+        message_id=MessageId("m1"), principal="ann", text="hello", when_busy=WhenBusy.STEER, agent="helper"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "stored", "cleaned"),
+    [
+        (r"half an emoji \ud83d here", "half an emoji \ufffd here", 1),
+        (r"\ud83d\ude00 whole", "\U0001f600 whole", 0),
+        (r"nul \u0000 and bell \u0007", "nul \u2400 and bell \u2407", 2),
+        (r"tab\tand\nnewline", "tab\tand\nnewline", 0),
+    ],
+)
+async def test_text_is_made_storable_visibly_and_counted(
+    text: str, stored: str, cleaned: int, world: World, opened: Opened
+) -> None:
+    async with opened() as line:
+        line.say('{"frame":"send","conversation":"c1","message_id":"m1","text":"' + text + '"}')
+        await line.hear_a(Accepted)
+
+    ((_, command),) = world.posted
+    assert isinstance(command, SendMessage)
+    assert (command.text, command.cleaned) == (stored, cleaned)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t \r", "\u200b\u200d\ufeff", "\u00a0\u3000", "\u2060 \u200e"])
+async def test_a_message_without_anything_visible_is_refused(text: str, world: World, opened: Opened) -> None:
+    async with opened() as line:
+        line.say(send(text=text))
+        error = await line.hear_a(ErrorFrame)
+        line.say(send(text="visible"))
+        await line.hear_a(Accepted)
+
+    assert (error.code, error.message_id) == ("empty_message", "m1")
+    assert len(world.posted) == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "complaint"),
+    [
+        (send(message_id=""), "message_id is not an id"),
+        (send(message_id="a b"), "message_id is not an id"),
+        (send(message_id="x" * 65), "message_id is not an id"),
+        (send(text="ü" * 51), "102 bytes, expected at most 100"),
+        (send(conversation="c/1/2/3"), "not a name"),
+        (send(conversation=""), "not a name"),
+    ],
+)
+async def test_a_message_that_cannot_be_taken_is_refused(
+    frame: Send, complaint: str, world: World, opened: Opened
+) -> None:
+    async with opened(message_bytes_max=100) as line:
+        line.say(frame)
+        error = await line.hear_a(ErrorFrame)
+
+    assert error.code == "bad_frame"
+    assert complaint in error.message
+    assert world.posted == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_the_actor_refuses_is_told_with_the_time_to_wait(
+    at_once: bool, world: World, opened: Opened
+) -> None:
+    busy = Busy("mailbox of conversation 'c1'", waiting=64, retry_after_s=0.25)
+    (world.refusals if at_once else world.failures).append(busy)
+    async with opened() as line:
+        line.say(send(ref="r1"))
+        error = await line.hear_a(ErrorFrame)
+
+    assert (error.code, error.ref, error.conversation, error.message_id) == ("busy", "r1", "c1", "m1")
+    assert error.retry_after_s == 0.25
+
+
+async def test_a_rejected_message_is_not_to_be_tried_again(world: World, opened: Opened) -> None:
+    world.refusals.append(Rejected(turn=3))
+    async with opened() as line:
+        line.say(send())
+        error = await line.hear_a(ErrorFrame)
+
+    assert (error.code, error.retry_after_s) == ("rejected", None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (StoreUnavailable("disk on fire"), "unavailable"),
+        (JournalCorrupt(KEY.path, reason="torn"), "quarantined"),
+        (ZeroDivisionError("bug"), "internal"),
+    ],
+)
+async def test_a_fault_behind_a_request_is_its_answer_and_nobody_elses(
+    fault: Exception, code: str, world: World, opened: Opened
+) -> None:
+    world.failures.append(fault)
+    async with opened() as line:
+        line.say(send(ref="r1"))
+        error = await line.hear_a(ErrorFrame)
+        line.say(send("m2"))
+        await line.hear_a(Accepted)
+
+    assert (error.code, error.ref) == (code, "r1")
+    assert str(fault) not in error.message
+
+
+async def test_requests_that_wait_are_bounded_and_the_answer_is_busy(world: World, opened: Opened) -> None:
+    world.durable = anyio.Event()
+    async with opened(requests_max=3) as line:
+        for number in range(4):
+            line.say(send(f"m{number}"))
+        error = await line.hear_a(ErrorFrame)
+        world.durable.set()
+        accepted = [(await line.hear_a(Accepted)).message_id for _ in range(3)]
+        line.say(send("m3"))
+        await line.hear_a(Accepted)
+
+    assert (error.code, error.message_id, error.retry_after_s) == ("busy", "m3", 0.5)
+    assert sorted(accepted) == ["m0", "m1", "m2"]
+    assert len(world.posted) == 4
+
+
+async def test_answers_that_are_not_read_close_the_connection(world: World, opened: Opened) -> None:
+    async with opened(outbox_frames_max=4) as line:
+        for number in range(6):
+            line.say(send(f"m{number}"))
+        await anyio.wait_all_tasks_blocked()
+
+        assert await line.hear() is None
+        assert line.outbox.closing is CloseReason.OVERFLOW
+
+
+# Cancelling.
+
+
+async def test_a_cancel_is_done_when_the_turn_has_ended(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=1)
+    world.live[KEY] = LiveStatus(state="running", turn=2)
+    async with opened() as line:
+        line.say(Cancel(ref="r1", conversation="c1"))
+        assert (await line.hear_a(Done)).ref == "r1"
+
+    assert world.posted == [(KEY, CancelTurn(principal="alice", reason="client"))]
+
+
+async def test_a_cancel_at_rest_says_so(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=1)
+    async with opened() as line:
+        line.say(Cancel(conversation="c1"))
+
+        assert (await line.hear_a(ErrorFrame)).code == "nothing_to_cancel"
+
+
+async def test_a_cancel_of_what_does_not_exist_is_unknown(opened: Opened) -> None:
+    async with opened() as line:
+        line.say(Cancel(conversation="c1"))
+
+        assert (await line.hear_a(ErrorFrame)).code == "unknown_conversation"
+
+
+async def test_an_operators_cancel_is_recorded_as_one(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=1)
+    world.live[KEY] = LiveStatus(state="running", turn=2)
+    async with opened(OPERATOR) as line:
+        line.say(Cancel(conversation="alice/c1"))
+        await line.hear_a(Done)
+
+    assert world.posted == [(KEY, CancelTurn(principal="ops", reason="operator"))]
+
+
+# Watching.
+
+
+async def test_the_conversations_watched_at_once_are_bounded(opened: Opened) -> None:
+    async with opened(subscriptions_max=2) as line:
+        for name in ("c1", "c2", "c1", "c3"):
+            line.say(Subscribe(subscription=Subscription(conversation=name)))
+        error = await line.hear_a(ErrorFrame)
+        line.say(Unsubscribe(conversation="c2"))
+        line.say(Subscribe(subscription=Subscription(conversation="c3")))
+        await line.hear_until(lambda frame: isinstance(frame, Reload) and frame.conversation == "c3")
+
+    assert (error.code, error.conversation) == ("bad_frame", "c3")
+
+
+async def test_frames_carry_the_name_that_the_client_used(world: World, opened: Opened) -> None:
+    async with opened(OPERATOR) as line:
+        line.say(Subscribe(subscription=Subscription(conversation="default/alice/c1")))
+        reload = await line.hear_a(Reload)
+        await anyio.wait_all_tasks_blocked()
+        world.converse(KEY, turns=1)
+        event = await line.hear_a(EventFrame)
+
+    assert reload.conversation == event.conversation == "default/alice/c1"
+
+
+# Listing and inspecting.
+
+
+async def test_a_list_shows_ones_own_and_an_operator_everybodys(world: World, opened: Opened) -> None:
+    for key in (KEY, ConversationKey("default", "alice", "c2"), ConversationKey("default", "bob", "c1")):
+        world.converse(key, turns=1)
+    world.live[KEY] = LiveStatus(state="running", turn=2, waiting=1)
+    async with opened() as line:
+        line.say(ListConversations(ref="r1"))
+        own = await line.hear_a(Result)
+    async with opened(OPERATOR) as line:
+        line.say(ListConversations(ref="r2"))
+        everybodys = await line.hear_a(Result)
+
+    assert [row["path"] for row in own.rows] == ["default/alice/c1", "default/alice/c2"]
+    assert [row["path"] for row in everybodys.rows] == ["default/alice/c1", "default/alice/c2", "default/bob/c1"]
+    assert (own.ref, own.more) == ("r1", False)
+    assert own.rows[0] == {
+        "path": "default/alice/c1",
+        "tenant": "default",
+        "owner": "alice",
+        "conversation": "c1",
+        "agent": "rehearsal",
+        "title": "",
+        "state": "running",
+        "turn": 2,
+        "waiting": 1,
+        "actor": "running",
+        "event": 4,
+        "seq": 4,
+        "created_us": 1_000,
+        "updated_us": 2_000,
+        "due_us": None,
+        "quarantine": "",
+    }
+    assert (own.rows[1]["state"], own.rows[1]["actor"]) == ("rest", "hibernated")
+
+
+@pytest.mark.parametrize("bounds", [{"list_rows_max": 2}, {"result_bytes_max": 700}, {"result_bytes_max": 1}])
+async def test_a_long_list_comes_in_parts(bounds: dict[str, int], world: World, opened: Opened) -> None:
+    for number in range(5):
+        world.converse(ConversationKey("default", "alice", f"c{number}"), turns=1)
+    paths: list[str] = []
+    async with opened(**bounds) as line:
+        more = True
+        while more:
+            line.say(ListConversations(after=paths[-1] if paths else ""))
+            result = await line.hear_a(Result)
+            assert 1 <= len(result.rows) <= 2
+            paths += [row["path"] for row in result.rows]
+            more = result.more
+
+    assert paths == [f"default/alice/c{number}" for number in range(5)]
+
+
+async def test_an_absurd_limit_is_brought_into_its_bounds(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=1)
+    async with opened() as line:
+        for limit in (-5, 0, 10**30):
+            line.say(ListConversations(limit=limit))
+            assert len((await line.hear_a(Result)).rows) == 1
+
+
+async def test_an_inspection_gives_the_records_as_they_are(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=2)
+    async with opened(OPERATOR, list_rows_max=3) as line:
+        rows: list[dict[str, Any]] = []
+        more = True
+        while more:
+            line.say(InspectConversation(ref="r1", path="default/alice/c1", seq=rows[-1]["seq"] if rows else -7))
+            result = await line.hear_a(Result)
+            rows += result.rows
+            more = result.more
+        line.say(InspectConversation(path="alice/c1", seq=10**30))
+        beyond = await line.hear_a(Result)
+
+    assert [row["seq"] for row in rows] == list(range(1, 9))
+    assert rows[0]["kind"] == "message_received"
+    assert rows[0]["blocks"] == [{"text": "question 0", "type": "text"}]
+    assert beyond.rows == ()
+
+
+@pytest.mark.parametrize("frame", [InspectConversation, ThawConversation, HibernateConversation])
+async def test_what_does_not_exist_is_unknown_to_operators_too_and_wakes_nobody(
+    frame: type[ClientFrame], world: World, opened: Opened
+) -> None:
+    answer = await answer_to(NAMING[frame]("default/alice/c1"), who=OPERATOR, opened=opened)
+
+    assert answer["code"] == "unknown_conversation"
+    assert world.posted == []
+
+
+async def test_hibernate_and_thaw_are_done_when_they_are(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=1)
+    async with opened(OPERATOR, hibernate_deadline_max_s=60) as line:
+        line.say(HibernateConversation(ref="r1", path="alice/c1", deadline_s=2.5))
+        assert (await line.hear_a(Done)).ref == "r1"
+        line.say(ThawConversation(ref="r2", path="default/alice/c1"))
+        assert (await line.hear_a(Done)).ref == "r2"
+        for deadline_s in (-1.0, 1e9):
+            line.say(HibernateConversation(path="alice/c1", deadline_s=deadline_s))
+            await line.hear_a(Done)
+
+    assert [command for _, command in world.posted] == [
+        Hibernate(deadline_s=2.5),
+        Wake(),
+        Hibernate(deadline_s=0.0),
+        Hibernate(deadline_s=60.0),
+    ]
+
+
+async def test_a_hibernate_that_met_a_turn_says_not_now(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=1)
+    world.answers[Hibernate] = NotNow(turn=2, deadline_s=0)
+    async with opened(OPERATOR) as line:
+        line.say(HibernateConversation(ref="r1", path="alice/c1"))
+        error = await line.hear_a(ErrorFrame)
+
+    assert (error.code, error.ref) == ("not_now", "r1")
