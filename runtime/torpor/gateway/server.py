@@ -1,0 +1,257 @@
+"""Sockets: the only module here that knows asyncio and ``websockets``.
+
+Above: the composition root, which starts and stops it. Below: one ``Session`` and one ``Outbox`` for each connection,
+with one task that reads and one that writes. GET on the same port serves ``/healthz`` (the process answers) and
+``/readyz`` (it takes work).
+
+A client that does not read would hold a send for ever, and keep-alive does not help against it, since its pings wait
+in the same line: every send has a deadline, and after it the connection is cut without ceremony.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+import anyio
+import msgspec
+import structlog
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from torpor.clock import Clock
+from torpor.errors import Unauthenticated
+from torpor.gateway.auth import Authenticator, Principal
+from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.options import GatewayOptions
+from torpor.gateway.outbox import Outbox
+from torpor.gateway.session import Session
+from torpor.gateway.subscription import Ports
+from torpor.records.frames import SUBPROTOCOL
+
+SOCKET_PATH: Final = "/"
+_log = structlog.get_logger()
+
+
+class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start, but for the first, which is now."""
+
+    connections: int
+    opened: int
+    refused: int
+    """Handshakes answered with an error."""
+    cut: int
+    """Connections cut because the client did not take a frame, or its own close, in time."""
+    dropped: int
+    """Deltas and progress frames of connections that have ended."""
+
+
+class Gateway:
+    """A server that listens; made by ``open_gateway``."""
+
+    def __init__(
+        self,
+        *,
+        ports: Ports,
+        authenticator: Authenticator,
+        clock: Clock,
+        options: GatewayOptions,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self._ports = ports
+        self._authenticator = authenticator
+        self._clock = clock
+        self._options = options
+        self._is_ready = is_ready
+        self._server: Server | None = None
+        self._sessions: set[Session] = set()
+        self._principals = WeakKeyDictionary[ServerConnection, Principal]()
+        """Of connections between their handshake and their session."""
+        self._opened = 0
+        self._refused = 0
+        self._cut = 0
+        self._dropped = 0
+
+    @property
+    def port(self) -> int:
+        """The one it listens on, also when the options left the choice to the system."""
+        if self._server is None:
+            return self._options.port
+        port: int = next(iter(self._server.sockets)).getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """For clients on the same machine or network: ``ws://host:port``."""
+        host = self._options.host
+        return f"ws://[{host}]:{self.port}" if ":" in host else f"ws://{host}:{self.port}"
+
+    def statistics(self) -> GatewayStatistics:
+        return GatewayStatistics(
+            connections=len(self._sessions),
+            opened=self._opened,
+            refused=self._refused,
+            cut=self._cut,
+            dropped=self._dropped,
+        )
+
+    async def stop(self, reason: CloseReason = CloseReason.GOING_AWAY) -> None:
+        """Listen no more, close every connection with ``reason`` and wait for their ends; stopping twice is once.
+
+        Takes at most the close deadline, after which connections are cut. Commands that were posted go on.
+        """
+        if self._server is not None:
+            self._server.close(code=reason.code, reason=reason.text)
+            await self._server.wait_closed()
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        options = self._options
+        async with serve(
+            self._converse,
+            options.host,
+            options.port,
+            process_request=self._admit,
+            select_subprotocol=_select_subprotocol,
+            compression=None,
+            max_size=options.frame_bytes_max,
+            open_timeout=options.hello_deadline_s,
+            ping_interval=options.ping_interval_s,
+            ping_timeout=options.ping_deadline_s,
+            close_timeout=options.close_deadline_s,
+            server_header=None,
+            backlog=options.backlog,
+        ) as self._server:
+            self._sweep()
+            try:
+                yield
+            finally:
+                with anyio.move_on_after(2 * options.close_deadline_s, shield=True):
+                    await self.stop()
+                self._next_sweep.cancel()
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """The HTTP answer; None opens the WebSocket."""
+        response = self._answer(connection, request)
+        if response is not None and response.status_code >= HTTPStatus.BAD_REQUEST:
+            self._refused += 1
+        return response
+
+    def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
+        url = urlsplit(request.path)
+        if url.path == "/healthz":
+            return connection.respond(HTTPStatus.OK, "ok\n")
+        if url.path == "/readyz":
+            ready = self._is_ready()
+            return connection.respond(
+                HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, "ready\n" if ready else "not ready\n"
+            )
+        if url.path != SOCKET_PATH:
+            return connection.respond(HTTPStatus.NOT_FOUND, f"nothing here, the WebSocket is at {SOCKET_PATH}\n")
+        if url.query:
+            # URLs are logged everywhere; a token there is a leak, and nothing else is expected there.
+            return connection.respond(
+                HTTPStatus.BAD_REQUEST,
+                "no query is expected; a token belongs in the Authorization header or in hello\n",
+            )
+        if len(self._sessions) >= self._options.connections_max:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections, try again later\n")
+        return self._authenticate(connection, request)
+
+    def _authenticate(self, connection: ServerConnection, request: Request) -> Response | None:
+        headers = request.headers.get_all("Authorization")
+        if not headers:
+            return None  # the token comes in hello
+        scheme, _, token = headers[0].partition(" ")
+        try:
+            if len(headers) > 1 or scheme.lower() != "bearer":
+                raise Unauthenticated("expected one Authorization header with a Bearer token")
+            self._principals[connection] = self._authenticator.authenticate(token.strip())
+        except Unauthenticated as exc:
+            response = connection.respond(HTTPStatus.UNAUTHORIZED, f"{exc}\n")
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        return None
+
+    async def _converse(self, connection: ServerConnection) -> None:
+        self._opened += 1
+        outbox = Outbox(self._options)
+        async with anyio.create_task_group() as tasks:
+            session = Session(
+                ports=self._ports,
+                authenticator=self._authenticator,
+                outbox=outbox,
+                tasks=tasks,
+                clock=self._clock,
+                options=self._options,
+                principal=self._principals.pop(connection, None),
+            )
+            self._sessions.add(session)
+            tasks.start_soon(self._write, connection, outbox, name="gateway:write")
+            try:
+                await _read(connection, session)
+            finally:
+                self._sessions.discard(session)
+                session.end()
+                self._dropped += outbox.dropped
+                tasks.cancel_scope.cancel()
+
+    async def _write(self, connection: ServerConnection, outbox: Outbox) -> None:
+        try:
+            while (data := await outbox.take()) is not None:
+                with anyio.fail_after(self._options.send_deadline_s):
+                    await connection.send(data, text=True)
+            reason = outbox.closing or CloseReason.INTERNAL
+            with anyio.fail_after(2 * self._options.close_deadline_s):
+                await connection.close(reason.code, reason.text)
+        except ConnectionClosed:
+            return  # the reader sees it as well, and ends the session
+        except TimeoutError:
+            self._cut += 1
+            _log.warning("gateway.client_cut", outbox=repr(outbox), deadline_s=self._options.send_deadline_s)
+            connection.transport.abort()
+
+    def _sweep(self) -> None:
+        # A timer of the loop, since a task group around the caller's block would wrap whatever is raised in it.
+        self._next_sweep = asyncio.get_running_loop().call_later(self._options.sweep_s, self._sweep)
+        for session in tuple(self._sessions):
+            session.check()
+
+
+async def _read(connection: ServerConnection, session: Session) -> None:
+    try:
+        async for message in connection:
+            if isinstance(message, str):
+                session.receive(message)
+            else:
+                session.receive_binary()
+    except ConnectionClosed:
+        return  # without a closing handshake, which is how clients vanish
+
+
+def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Ours when it is offered; a client that offers none, or others only, decides by the answer whether to stay."""
+    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
+
+
+@asynccontextmanager
+async def open_gateway(
+    *,
+    ports: Ports,
+    authenticator: Authenticator,
+    clock: Clock,
+    options: GatewayOptions,
+    is_ready: Callable[[], bool] = lambda: True,
+) -> AsyncIterator[Gateway]:
+    """Listen until the block is left, then stop with ``GOING_AWAY`` unless it was stopped before.
+
+    Raises: OSError: the address cannot be listened on.
+    """
+    gateway = Gateway(ports=ports, authenticator=authenticator, clock=clock, options=options, is_ready=is_ready)
+    async with gateway._listening():
+        yield gateway
