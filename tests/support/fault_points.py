@@ -1,0 +1,68 @@
+"""Places at which a server is stopped dead, listed from the code, and the trap that holds it there.
+
+A point is a string: where, and for what. Kinds of records come from the union of the journal, frames from the union of
+the wire, so a kind that is added gets its points here without anybody's doing, and a suite that has to reach every
+point fails until it reaches the new ones.
+"""
+
+import json
+import os
+import signal
+from collections import Counter
+from typing import Final, NoReturn, get_args
+
+from torpor.records.frames import AnyServerFrame
+from torpor.records.journal import JournalRecord
+
+RECORD_KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(JournalRecord))
+FRAME_TAGS: Final = tuple(str(frame.__struct_config__.tag) for frame in get_args(AnyServerFrame))
+
+
+def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
+    """Every point of a server whose home offers ``tools``.
+
+    ``append.before`` is held before the store has seen the batch, ``append.handed`` while it may or may not be durable,
+    ``append.after`` when it is durable and nobody has been told.
+    """
+    return (
+        *(f"append.before:{kind}" for kind in RECORD_KINDS),
+        "append.handed",
+        *(f"append.after:{kind}" for kind in RECORD_KINDS),
+        "snapshot.before",
+        "snapshot.after",
+        "blob.before",
+        "blob.after",
+        *(f"tool.start:{name}" for name in tools),
+        *(f"tool.end:{name}" for name in tools),
+        "probe.start",
+        "probe.end",
+        "model.start",
+        "model.end",
+        "delta.flush",
+        *(f"frame:{tag}" for tag in FRAME_TAGS),
+    )
+
+
+class Trap:
+    """Counts how often each point is passed, and stops this process at one of them for good.
+
+    Held, the process says so with a line of JSON on ``announce_fd`` and blocks its event loop until it is killed.
+    """
+
+    def __init__(self, point: str = "", *, nth: int = 1, announce_fd: int) -> None:
+        self._point = point
+        self._nth = nth
+        self._announce_fd = announce_fd
+        self._passed = Counter[str]()
+
+    def reach(self, point: str) -> None:
+        """This process is at ``point``; returns unless it is the one to stop at."""
+        self._passed[point] += 1
+        if point == self._point and self._passed[point] == self._nth:
+            self._hold()
+
+    def _hold(self) -> NoReturn:
+        line = json.dumps({"held": self._point, "nth": self._nth}) + "\n"
+        os.write(self._announce_fd, line.encode())
+        while True:
+            signal.pause()

@@ -1,0 +1,111 @@
+"""The ports of a server with a trap before and behind everything that acts on the outside."""
+
+from typing import Any, cast
+
+import msgspec
+
+from tests.support.fault_points import Trap
+from torpor.bus.contract import Bus
+from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
+from torpor.records.events import Delta
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import JournalRecord
+from torpor.store.contract import Blobs, Snapshot, Store, Ticket
+from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult
+
+
+class _Around:
+    """Hands on whatever a subclass does not take in its own hands."""
+
+    def __init__(self, port: Any, trap: Trap) -> None:
+        self._port = port
+        self._trap = trap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+
+class _Store(_Around):
+    def append(self, key: ConversationKey, *, records: tuple[JournalRecord, ...], **rest: Any) -> Ticket:
+        kinds = sorted({str(record.__struct_config__.tag) for record in records})
+        for kind in kinds:
+            self._trap.reach(f"append.before:{kind}")
+        ticket = self._port.append(key, records=records, **rest)
+        self._trap.reach("append.handed")
+        return _Ticket(ticket, tuple(f"append.after:{kind}" for kind in kinds), self._trap)
+
+    async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
+        self._trap.reach("snapshot.before")
+        await self._port.put_snapshot(key, fence=fence, snapshot=snapshot)
+        self._trap.reach("snapshot.after")
+
+
+class _Ticket:
+    """Passes its points once, whoever hears first that the batch is durable."""
+
+    def __init__(self, ticket: Ticket, points: tuple[str, ...], trap: Trap) -> None:
+        self._ticket = ticket
+        self._points = points
+        self._trap = trap
+
+    async def wait(self) -> None:
+        await self._ticket.wait()
+        points, self._points = self._points, ()
+        for point in points:
+            self._trap.reach(point)
+
+
+class _Blobs(_Around):
+    async def put(self, key: ConversationKey, data: bytes) -> str:
+        self._trap.reach("blob.before")
+        handle: str = await self._port.put(key, data)
+        self._trap.reach("blob.after")
+        return handle
+
+
+class _Bus(_Around):
+    def publish_delta(self, key: ConversationKey, delta: Delta) -> None:
+        self._trap.reach("delta.flush")
+        self._port.publish_delta(key, delta)
+
+
+class _Model(_Around):
+    async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+        self._trap.reach("model.start")
+        reply: ModelReply = await self._port.reply(request, sink)
+        self._trap.reach("model.end")
+        return reply
+
+
+class _Toolbox(_Around):
+    async def call(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult:
+        self._trap.reach(f"tool.start:{name}")
+        result: ToolResult = await self._port.call(name, arguments, context)
+        self._trap.reach(f"tool.end:{name}")
+        return result
+
+    async def probe(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult | None:
+        self._trap.reach("probe.start")
+        result: ToolResult | None = await self._port.probe(name, arguments, context)
+        self._trap.reach("probe.end")
+        return result
+
+
+def trapped_store(store: Store, trap: Trap) -> Store:
+    return cast("Store", _Store(store, trap))
+
+
+def trapped_blobs(blobs: Blobs, trap: Trap) -> Blobs:
+    return cast("Blobs", _Blobs(blobs, trap))
+
+
+def trapped_bus(bus: Bus, trap: Trap) -> Bus:
+    return cast("Bus", _Bus(bus, trap))
+
+
+def trapped_model(model: Model, trap: Trap) -> Model:
+    return cast("Model", _Model(model, trap))
+
+
+def trapped_toolbox(toolbox: Toolbox, trap: Trap) -> Toolbox:
+    return cast("Toolbox", _Toolbox(toolbox, trap))

@@ -1,0 +1,135 @@
+"""A model that does what the last message tells it to, and keeps a log of every request.
+
+A message says what it wants in brackets at its end: its own id, and what to do before it is answered.
+
+    [m7]                            answer
+    [m7: look_up, pay_keyed]        call these tools side by side, then answer
+    [m7: hold]                      begin to speak, wait until somebody releases m7, then answer
+    [m7: fail]                      begin to speak, then break down
+
+An answer names every message it answers, so that others can count. The log outlives the process; a line is a request
+with its body, or the end of one. Each request has a run of its own, which the reply carries as its request id.
+"""
+
+import json
+import os
+import re
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from torpor.conversation.view import request_body
+from torpor.errors import ProviderUnavailable
+from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.records.blocks import Block, canonical, text_block
+from torpor.records.journal import Usage
+
+WISH: Final = re.compile(r"\[(m[\w-]*)(?:: ([\w, ]+))?\]")
+ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "look_up": {"what": "the price"},
+    "dig_out": {},
+    "pay_keyed": {"amount": 3},
+    "pay_probed": {"amount": 4},
+    "pay_blindly": {"amount": 5},
+}
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What one message asks for."""
+
+    id: str
+    doings: tuple[str, ...]
+
+
+class ObedientModel:
+    """Implements ``model.contract.Model``; ``home`` holds its log and the folder of what is released."""
+
+    def __init__(self, home: Path) -> None:
+        self._log = home / "model.jsonl"
+        self._released = home / "released"
+        self._numbers = count(1)
+
+    async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+        run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
+        body = json.loads(request_body(request.preamble, request.view))
+        self._note(
+            {
+                "what": "started",
+                "run": run,
+                "call": request.call,
+                "preamble": request.preamble.digest,
+                "link": request.view.link.hex(),
+                "body": body,
+            }
+        )
+        blocks, stop_reason = await self._said(body["messages"], sink)
+        self._note({"what": "ended", "run": run})
+        return ModelReply(
+            blocks=blocks, stop_reason=stop_reason, usage=Usage(input_tokens=1, output_tokens=1), request_id=run
+        )
+
+    async def _said(self, messages: list[dict[str, Any]], sink: ReplySink) -> tuple[tuple[Block, ...], str]:
+        open_part = _unanswered(messages)
+        wishes = _wishes(open_part)
+        last = wishes[-1]
+        tools = tuple(doing for doing in last.doings if doing in {*ARGUMENTS, "pay_slowly"})
+        if tools and not _was_called(open_part, last):
+            text = f"Working on {last.id}."
+            sink.text(text)
+            return (text_block(text), *(_call(last, name) for name in tools)), "tool_use"
+        sink.text("Answered ")
+        await anyio.lowlevel.checkpoint()
+        if "hold" in last.doings:
+            while not (self._released / last.id).exists() and not (self._released / "everything").exists():  # noqa: ASYNC110 - another process
+                await anyio.sleep(0.005)
+        if "fail" in last.doings:
+            raise ProviderUnavailable("it was told to break down")
+        names = ", ".join(wish.id for wish in wishes)
+        sink.text(names)
+        await anyio.lowlevel.checkpoint()
+        sink.text(".")
+        return (text_block(f"Answered {names}."),), "end_turn"
+
+    def _note(self, line: dict[str, Any]) -> None:
+        log = os.open(self._log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            os.write(log, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(log)
+
+
+def _unanswered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was said since the last reply that asked for no tools."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message["role"] == "assistant" and all(block["type"] != "tool_use" for block in message["content"]):
+            return messages[index + 1 :]
+    return messages
+
+
+def _wishes(messages: list[dict[str, Any]]) -> list[Wish]:
+    said = (
+        block["text"]
+        for message in messages
+        if message["role"] == "user"
+        for block in message["content"]
+        if block["type"] == "text"
+    )
+    return [
+        Wish(id=found[1], doings=tuple(found[2].split(", ")) if found[2] else ())
+        for text in said
+        for found in WISH.finditer(text)
+    ]
+
+
+def _was_called(messages: list[dict[str, Any]], wish: Wish) -> bool:
+    blocks = (block for message in messages for block in message["content"])
+    return any(block["type"] == "tool_use" and block["id"].startswith(f"{wish.id}-") for block in blocks)
+
+
+def _call(wish: Wish, name: str) -> Block:
+    arguments = ARGUMENTS.get(name, {"amount": 6, "mark": wish.id})
+    return canonical({"type": "tool_use", "id": f"{wish.id}-{name}", "name": name, "input": arguments})
