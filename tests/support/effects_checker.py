@@ -1,0 +1,166 @@
+"""Whether what tools and model did to the world agrees with the journal: from the tools' own book and the model's log.
+
+Shares no code with the engine. The tools wrote into their book when they began, when they acted and when they ended,
+whatever became of the process; the model wrote down every request it was given.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.journal_checker import Account, Call, Journal
+from tests.support.request_rules import violations
+
+READS = frozenset({"look_up", "dig_out"})
+ASKED_OR_KEYED = frozenset({"pay_keyed", "pay_probed"})
+"""Writes whose interrupted calls have a way to be settled: they are never left unknown by a crash."""
+
+
+@dataclass(kw_only=True)
+class Deeds:
+    """What the book says of one idempotency key."""
+
+    started: list[str] = field(default_factory=list)
+    """Runs, in order."""
+    effects: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+
+def lines_of(log: Path) -> list[dict[str, Any]]:
+    """The lines of a log; a last line cut short by a kill is left out."""
+    if not log.exists():
+        return []
+    whole = log.read_bytes()
+    return [json.loads(line) for line in whole[: whole.rfind(b"\n") + 1].splitlines()]
+
+
+def deeds_of(book: Iterable[dict[str, Any]]) -> dict[str, Deeds]:
+    """By idempotency key."""
+    deeds: dict[str, Deeds] = defaultdict(Deeds)
+    for line in book:
+        what = {"started": "started", "effect": "effects", "ended": "ended"}[line["what"]]
+        getattr(deeds[line["key"]], what).append(line["run"])
+    return dict(deeds)
+
+
+def effect_faults(accounts: dict[str, Account], deeds: dict[str, Deeds]) -> Iterator[str]:
+    """Every call that acted twice, without leave, or otherwise than the journal tells."""
+    known = set()
+    for path, account in accounts.items():
+        for call in account.calls.values():
+            key = call.started["idempotency_key"] if call.started else ""
+            known.add(key)
+            yield from _call_faults(f"{path} call {call.id}", call, deeds.get(key, Deeds()))
+    for key in deeds.keys() - known:
+        yield f"a tool ran under key {key}, of which no journal knows"
+
+
+def _call_faults(where: str, call: Call, did: Deeds) -> Iterator[str]:
+    if len(did.effects) > 1:
+        yield f"{where}: took effect {len(did.effects)} times"
+    run = call.result.partition("run=")[2].split()[:1]
+    if call.outcome == "succeeded":
+        if not run or run[0] not in did.started:
+            yield f"{where}: its result names run {run}, the book knows {did.started}"
+        elif did.started[-1] != run[0]:
+            yield f"{where}: ran again after the run whose result is in the journal"
+        if call.name not in READS and len(did.effects) != 1:
+            yield f"{where}: succeeded with {len(did.effects)} effects"
+    elif call.outcome in {"never_started", "denied"}:
+        if did.started:
+            yield f"{where}: is {call.outcome} in the journal, but ran {len(did.started)} times"
+    elif call.outcome == "unknown":
+        if "unknown" not in call.result.lower():
+            yield f"{where}: the model is not told that the outcome is unknown: {call.result!r}"
+        if call.name in READS | ASKED_OR_KEYED:
+            yield f"{where}: is unknown, though there was a way to tell"
+    if call.name not in READS | ASKED_OR_KEYED and len(did.started) > 1:
+        yield f"{where}: ran {len(did.started)} times, though it keeps no key and cannot be asked"
+    if call.late is not None and not did.ended:
+        yield f"{where}: ended late by the journal, and never by the book"
+
+
+def model_faults(
+    journals: dict[str, Journal], accounts: dict[str, Account], log: Iterable[dict[str, Any]]
+) -> Iterator[str]:
+    """Every request that was made again after its reply was durable, that differs from the journal, or is invalid."""
+    started: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    ended = set()
+    for line in log:
+        if line["what"] == "ended":
+            ended.add(line["run"])
+            continue
+        started[line["link"]].append(line)
+        for violation in violations(line["body"]):
+            yield f"request {line['run']}: {violation}"
+        if _link_of(line["body"]["messages"]) != line["link"]:
+            yield f"request {line['run']}: what was sent is not what its link names"
+    for path, account in accounts.items():
+        bodies = {record["digest"]: record["body"] for record in _of_kind(journals[path], "preamble_changed")}
+        for turn in account.turns.values():
+            for reply in turn.replies:
+                yield from _reply_faults(f"{path} call {reply['call']}", turn.requests, reply, started, ended)
+            for request in turn.requests:
+                yield from _request_faults(path, request, account, started, bodies)
+
+
+def _reply_faults(
+    where: str,
+    requests: list[dict[str, Any]],
+    reply: dict[str, Any],
+    started: dict[str, list[dict[str, Any]]],
+    ended: set[str],
+) -> Iterator[str]:
+    link = next(request["link"] for request in requests if request["call"] == reply["call"])
+    runs = [line["run"] for line in started.get(link, ())]
+    if reply["request_id"] not in ended or reply["request_id"] not in runs:
+        yield f"{where}: its reply is from {reply['request_id']}, the model knows {runs}"
+    elif runs[-1] != reply["request_id"]:
+        yield f"{where}: the model was asked again after its reply was durable: {runs}"
+
+
+def _request_faults(
+    path: str,
+    request: dict[str, Any],
+    account: Account,
+    started: dict[str, list[dict[str, Any]]],
+    bodies: dict[str, dict[str, Any]],
+) -> Iterator[str]:
+    for line in started.get(request["link"], ()):
+        where = f"{path} request {line['run']}"
+        rest = {name: value for name, value in line["body"].items() if name != "messages"}
+        if rest != bodies.get(line["preamble"]):
+            yield f"{where}: what stands before the messages is not what the journal holds"
+        said = [
+            (message["role"], _canonical(block)) for message in line["body"]["messages"] for block in message["content"]
+        ]
+        for message, seq in account.taken_at.items():
+            held = {("user", _canonical(block)) for block in account.messages[message]["blocks"]}
+            if seq <= request["seq"] and not held <= set(said):
+                yield f"{where}: lacks message {message}"
+        for call in account.calls.values():
+            if call.finished is None or call.finished["seq"] > request["seq"]:
+                continue
+            if said.count(("user", _canonical(call.finished["block"]))) != 1:
+                yield f"{where}: does not hold the result of call {call.id} once, as it is in the journal"
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _of_kind(journal: Journal, kind: str) -> list[dict[str, Any]]:
+    return [record for record in journal.records if record["kind"] == kind]
+
+
+def _link_of(messages: list[dict[str, Any]]) -> str:
+    """The hash chain over every block, from its definition: each link covers the one before, the role and the block."""
+    link = b""
+    for message in messages:
+        for block in message["content"]:
+            link = hashlib.sha256(link + _canonical([message["role"], block]).encode()).digest()
+    return link.hex()

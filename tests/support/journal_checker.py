@@ -1,0 +1,315 @@
+"""What a journal says happened, and whether that can be: read from the database as rows of JSON.
+
+Shares no code with the engine. A conversation's journal is walked once into an account of its messages, turns and tool
+calls; ``journal_faults`` tells every way in which that account is not one that a sound engine leaves behind when it
+rests. What the journal promised to clients and what it did to the world is judged elsewhere, from this account.
+"""
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+PUBLIC_KINDS = {
+    "message_received": "message.received",
+    "turn_prepared": "turn.started",
+    "model_replied": "reply.finished",
+    "tool_started": "tool.started",
+    "tool_finished": "tool.finished",
+    "late_result": "tool.late",
+    "turn_finished": "turn.finished",
+    "turn_cancelled": "turn.cancelled",
+    "turn_failed": "turn.failed",
+}
+"""Records that clients see, and the type of the event that each becomes."""
+TURN_ENDS = {"turn_finished": "finished", "turn_cancelled": "cancelled", "turn_failed": "failed"}
+_NAMED = re.compile(r"\bm\d+\b")
+
+
+@dataclass(kw_only=True)
+class Journal:
+    """One conversation as the database holds it."""
+
+    path: str
+    records: list[Record]
+    batches: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """first_seq, last_seq, last_event of each row, and how many records it holds."""
+    receipts: dict[str, int] = field(default_factory=dict)
+    """Message id to event number, from the index of receipts."""
+    head: tuple[int, int] | None = None
+    """Last seq and last event by the directory."""
+    due_us: int | None = None
+    quarantine: str = ""
+    snapshot_seq: int = 0
+
+
+@dataclass(kw_only=True)
+class Call:
+    """One tool call."""
+
+    id: str
+    name: str
+    turn: int
+    started: Record | None = None
+    finished: Record | None = None
+    late: Record | None = None
+
+    @property
+    def outcome(self) -> str:
+        return str(self.finished["outcome"]) if self.finished else ""
+
+    @property
+    def result(self) -> str:
+        """The text that the model reads."""
+        return _text(self.finished["block"]["content"]) if self.finished else ""
+
+
+@dataclass(kw_only=True)
+class Turn:
+    """One turn."""
+
+    number: int
+    messages: list[str]
+    """Those it began with and those that joined."""
+    end: str = ""
+    code: str = ""
+    replies: list[Record] = field(default_factory=list)
+    requests: list[Record] = field(default_factory=list)
+    attempts_max: int = 1
+
+    @property
+    def answer(self) -> str:
+        """The text of the last reply."""
+        return text_of(self.replies[-1]["blocks"]) if self.replies else ""
+
+    @property
+    def answered(self) -> set[str]:
+        """The messages that the last reply names."""
+        return set(_NAMED.findall(self.answer))
+
+
+@dataclass(kw_only=True)
+class Account:
+    """What one journal says happened."""
+
+    messages: dict[str, Record] = field(default_factory=dict)
+    turns: dict[int, Turn] = field(default_factory=dict)
+    calls: dict[str, Call] = field(default_factory=dict)
+    turn_of: dict[str, int] = field(default_factory=dict)
+    """Message id to the turn that took it."""
+    taken_at: dict[str, int] = field(default_factory=dict)
+    """Message id to the seq of the record that took it."""
+    faults: list[str] = field(default_factory=list)
+
+
+def text_of(blocks: list[dict[str, Any]]) -> str:
+    """What people read of blocks."""
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else text_of(content)
+
+
+def read_journals(database: Path) -> dict[str, Journal]:
+    """Every conversation of a database that no server holds, by path.
+
+    Raises: ValueError: the database itself is damaged.
+    """
+    connection = sqlite3.connect(database)
+    connection.row_factory = sqlite3.Row
+    try:
+        (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if verdict != "ok":
+            raise ValueError(f"{database} is damaged: {verdict}")
+        rows = connection.execute("SELECT * FROM conversations").fetchall()
+        return {journal.path: journal for journal in (_read(connection, row) for row in rows)}
+    finally:
+        connection.close()
+
+
+def _read(connection: sqlite3.Connection, row: sqlite3.Row) -> Journal:
+    number = (row["number"],)
+    batches = connection.execute("SELECT * FROM journal WHERE number = ? ORDER BY position", number).fetchall()
+    records = [json.loads(batch["records"]) for batch in batches]
+    receipts = connection.execute("SELECT message_id, receipt FROM receipts WHERE number = ?", number)
+    snapshot = connection.execute("SELECT seq FROM snapshots WHERE number = ?", number).fetchone()
+    return Journal(
+        path=f"{row['tenant']}/{row['owner']}/{row['conversation']}",
+        records=[record for batch in records for record in batch],
+        batches=[
+            (batch["first_seq"], batch["last_seq"], batch["last_event"], len(held))
+            for batch, held in zip(batches, records, strict=True)
+        ],
+        receipts={message: json.loads(receipt)["event"] for message, receipt in receipts},
+        head=(row["seq"], row["event"]),
+        due_us=row["due_us"],
+        quarantine=row["quarantine"],
+        snapshot_seq=snapshot["seq"] if snapshot else 0,
+    )
+
+
+def account_of(journal: Journal) -> Account:
+    """Walk the journal; what cannot be is noted on the way."""
+    account = Account()
+    open_turn: Turn | None = None
+    for record in journal.records:
+        kind, where = record["kind"], f"{journal.path} record {record['seq']} ({record['kind']})"
+        if kind == "message_received":
+            if record["message_id"] in account.messages:
+                account.faults.append(f"{where}: message {record['message_id']} was received before")
+            account.messages[record["message_id"]] = record
+        elif kind == "turn_prepared":
+            if open_turn is not None:
+                account.faults.append(f"{where}: turn {open_turn.number} has not ended")
+            open_turn = Turn(number=record["turn"], messages=[])
+            if record["turn"] != len(account.turns) + 1:
+                account.faults.append(f"{where}: turn {record['turn']} follows {len(account.turns)} turns")
+            account.turns[record["turn"]] = open_turn
+            _take(account, open_turn, record, record["messages"])
+        elif kind == "late_result":
+            _late(account, record, where)
+        elif kind not in {"conversation_created", "preamble_changed"}:
+            if open_turn is None or open_turn.number != record.get("turn", 0):
+                account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
+                continue
+            _in_turn(account, open_turn, record, where)
+            open_turn = None if kind in TURN_ENDS else open_turn
+    if open_turn is not None:
+        account.faults.append(f"{journal.path}: turn {open_turn.number} never ended")
+    return account
+
+
+def _take(account: Account, turn: Turn, record: Record, messages: list[str]) -> None:
+    for message in messages:
+        if message not in account.messages:
+            account.faults.append(f"record {record['seq']} takes message {message}, which was not received")
+        if message in account.turn_of:
+            account.faults.append(f"record {record['seq']} takes message {message} again")
+        account.turn_of[message], account.taken_at[message] = turn.number, record["seq"]
+        turn.messages.append(message)
+
+
+def _in_turn(account: Account, turn: Turn, record: Record, where: str) -> None:
+    match record["kind"]:
+        case "model_requested":
+            _all_settled(account, turn, where)
+            turn.requests.append(record)
+            _take(account, turn, record, record.get("joined", []))
+        case "model_replied":
+            if not turn.requests or turn.requests[-1]["call"] != record["call"]:
+                account.faults.append(f"{where}: replies to call {record['call']}, which was not the last one")
+            if any(reply["call"] == record["call"] for reply in turn.replies):
+                account.faults.append(f"{where}: call {record['call']} has a reply already")
+            turn.replies.append(record)
+            for block in record["blocks"]:
+                if block["type"] == "tool_use":
+                    _intend(account, turn, block, where)
+        case "tool_started":
+            _once(account, record, "started", where)
+        case "tool_finished":
+            _once(account, record, "finished", where)
+        case "attempt_started":
+            turn.attempts_max = max(turn.attempts_max, record["attempt"])
+        case "turn_finished" | "turn_cancelled" | "turn_failed":
+            _all_settled(account, turn, where)
+            turn.end, turn.code = TURN_ENDS[record["kind"]], record.get("code", "")
+
+
+def _intend(account: Account, turn: Turn, block: dict[str, Any], where: str) -> None:
+    if block["id"] in account.calls:
+        account.faults.append(f"{where}: call {block['id']} was asked for before")
+    account.calls[block["id"]] = Call(id=block["id"], name=block["name"], turn=turn.number)
+
+
+def _once(account: Account, record: Record, what: str, where: str) -> None:
+    call = account.calls.get(record["call_id"])
+    if call is None or call.turn != record["turn"]:
+        account.faults.append(f"{where}: call {record['call_id']} was not asked for in this turn")
+    elif getattr(call, what) is not None or call.finished is not None:
+        account.faults.append(f"{where}: call {record['call_id']} has {what} before, or has ended")
+    else:
+        setattr(call, what, record)
+    if what == "finished" and record["block"]["tool_use_id"] != record["call_id"]:
+        account.faults.append(f"{where}: its result names call {record['block']['tool_use_id']}")
+
+
+def _late(account: Account, record: Record, where: str) -> None:
+    call = account.calls.get(record["call_id"])
+    if call is None or call.outcome != "unknown" or call.late is not None:
+        account.faults.append(f"{where}: call {record['call_id']} was not lost, or its end was told before")
+    else:
+        call.late = record
+
+
+def _all_settled(account: Account, turn: Turn, where: str) -> None:
+    for call in account.calls.values():
+        if call.turn == turn.number and call.finished is None:
+            account.faults.append(f"{where}: call {call.id} has no result")
+
+
+def journal_faults(journal: Journal, account: Account) -> Iterator[str]:
+    """Everything about the journal of a conversation at rest that cannot be."""
+    yield from account.faults
+    yield from _number_faults(journal)
+    yield from _batch_faults(journal)
+    if journal.due_us is not None:
+        yield f"{journal.path}: is still due"
+    if journal.quarantine:
+        yield f"{journal.path}: is quarantined: {journal.quarantine}"
+    if journal.snapshot_seq > len(journal.records):
+        yield f"{journal.path}: its snapshot is at {journal.snapshot_seq}, the journal ends at {len(journal.records)}"
+    if journal.receipts != {message: record["event"] for message, record in account.messages.items()}:
+        yield f"{journal.path}: its receipts are {journal.receipts}, which its messages are not"
+    for message in account.messages.keys() - account.turn_of.keys():
+        yield f"{journal.path}: message {message} was never taken by a turn"
+    yield from _answer_faults(journal.path, account)
+
+
+def _number_faults(journal: Journal) -> Iterator[str]:
+    event = 0
+    for seq, record in enumerate(journal.records, start=1):
+        is_public = record["kind"] in PUBLIC_KINDS
+        event += is_public
+        if record["seq"] != seq:
+            yield f"{journal.path}: record {seq} carries the number {record['seq']}"
+        if record.get("event", 0) != (event if is_public else 0):
+            yield f"{journal.path}: record {seq} carries event {record.get('event', 0)}, expected {event}"
+    if journal.records and journal.records[0]["kind"] != "conversation_created":
+        yield f"{journal.path}: begins with {journal.records[0]['kind']}"
+    if journal.head is not None and journal.head != (len(journal.records), event):
+        yield f"{journal.path}: the directory says {journal.head}, the journal ends at {(len(journal.records), event)}"
+
+
+def _batch_faults(journal: Journal) -> Iterator[str]:
+    end = 0
+    for first_seq, last_seq, last_event, size in journal.batches:
+        if first_seq != end + 1 or last_seq - first_seq + 1 != size:
+            yield f"{journal.path}: row {first_seq} to {last_seq} with {size} records follows record {end}"
+        end = last_seq
+        if last_event != max((record.get("event", 0) for record in journal.records[:end]), default=0):
+            yield f"{journal.path}: row {first_seq} says its last event is {last_event}"
+
+
+def _answer_faults(path: str, account: Account) -> Iterator[str]:
+    """A turn that finished answers its messages, and no other finished turn answers them again."""
+    named = Counter[str]()
+    for turn in account.turns.values():
+        if turn.end == "finished":
+            named.update(turn.answered)
+            for message in set(turn.messages) - turn.answered:
+                yield f"{path}: turn {turn.number} finished without an answer to {message}: {turn.answer!r}"
+        elif turn.code == "crashed" and turn.attempts_max < 3:
+            yield f"{path}: turn {turn.number} was given up after {turn.attempts_max} attempts"
+    for message, count in named.items():
+        taken = account.turns.get(account.turn_of.get(message, 0))
+        if count > 1 or taken is None:
+            yield f"{path}: message {message} was answered {count} times"
+        elif taken.end == "finished" and message not in taken.answered:
+            yield f"{path}: message {message} of turn {taken.number} was answered elsewhere"
