@@ -1,0 +1,189 @@
+"""A rehearsal: a script in TOML that answers a user's text, so that everything but the model can be tried for real.
+
+``config/rehearsals/<name>.toml`` holds rules. The first whose ``match`` is found in the user's last text plays its
+steps, one per model call: which one is next follows from the request alone, so a rehearsal goes on where it was after
+a restart. Texts and arguments may hold placeholders (``model.templates``).
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from torpor.errors import ConfigError, ProviderError, ProviderUnavailable, RequestInvalid
+from torpor.model.options import ScriptedOptions
+from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
+from torpor.model.templates import Values, placeholders
+
+REHEARSALS_FOLDER: Final = "config/rehearsals"
+
+_FAILURES: Final[dict[str, type[ProviderError]]] = {
+    error.code: error for error in (ProviderUnavailable, RequestInvalid)
+}
+
+
+class CallLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of one tool."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class FailLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model host fails, behind the first words of what the step says."""
+
+    code: str
+    after_words: Annotated[int, msgspec.Meta(ge=0)] = 0
+    message: str = "the rehearsal was asked to fail"
+
+
+class StepLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reply: text, then calls, which run side by side."""
+
+    say: str = ""
+    call: tuple[CallLine, ...] = ()
+    fail: FailLine | None = None
+
+
+class RuleLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is played when ``match`` is found."""
+
+    match: str = ""
+    """A regular expression, matched anywhere and in any case; only the last rule has none, and plays for the rest."""
+    step: Annotated[tuple[StepLine, ...], msgspec.Meta(min_length=1)]
+
+
+class RehearsalFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    pace_cps: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Characters per second; 0 says everything at once."""
+    rule: Annotated[tuple[RuleLine, ...], msgspec.Meta(min_length=1)]
+
+
+class Rehearsal:
+    """Implements ``model.scripted.Script``; immutable."""
+
+    def __init__(self, file: RehearsalFile, *, where: str, pace_cps: float | None = None) -> None:
+        """Raises: ConfigError: a rule can never play as written; names ``where`` and the key."""
+        self._pace_cps = file.pace_cps if pace_cps is None else pace_cps
+        self._rules = tuple(
+            (_pattern(rule, f"rule[{at}]", where=where, is_last=at == len(file.rule) - 1), rule.step)
+            for at, rule in enumerate(file.rule)
+        )
+        for at, (pattern, steps) in enumerate(self._rules):
+            _check_steps(pattern, steps, f"rule[{at}]", where=where)
+
+    def __call__(self, turn: ScriptedTurn) -> Iterator[Move]:
+        match, steps = self._chosen(turn.text)
+        values = Values(match, [(result.name, result.text) for result in turn.results])
+        yield from self._moves(steps[min(turn.step, len(steps) - 1)], values)
+
+    def tool_names(self) -> frozenset[str]:
+        """Every tool that some rule calls."""
+        return frozenset(call.tool for _, steps in self._rules for step in steps for call in step.call)
+
+    def _chosen(self, text: str) -> tuple[re.Match[str] | None, tuple[StepLine, ...]]:
+        for pattern, steps in self._rules:
+            if match := pattern.search(text):
+                return match, steps
+        return None, self._rules[-1][1]
+
+    def _moves(self, step: StepLine, values: Values) -> Iterator[Move]:
+        text = values.text(step.say)
+        if step.fail is not None:
+            yield Say(_first_words(text, step.fail.after_words), self._pace_cps)
+            yield Fail(_FAILURES[step.fail.code](step.fail.message))
+        yield Say(text, self._pace_cps)
+        for call in step.call:
+            yield Call(call.tool, values.arguments(call.arguments))
+
+    def __repr__(self) -> str:
+        return f"<Rehearsal rules={len(self._rules)}>"
+
+
+def scripted_from(table: Mapping[str, Any], *, home: Path, where: str) -> ScriptedModel:
+    """The model of an agent whose ``[model]`` table has ``kind = "scripted"``.
+
+    Args: where: the agent's file, for errors.
+    Raises: ConfigError: the table, or the rehearsal that it names, cannot be used.
+    """
+    try:
+        options = msgspec.convert(table, ScriptedOptions)
+    except msgspec.ValidationError as exc:
+        raise _unfit(where, "model", exc) from exc
+    rehearsal = read_rehearsal(home / REHEARSALS_FOLDER / f"{options.rehearsal}.toml", pace_cps=options.pace_cps)
+    return ScriptedModel(rehearsal, name=options.model or options.kind)
+
+
+def read_rehearsal(path: Path, *, pace_cps: float | None = None) -> Rehearsal:
+    """Read and check one file. Raises: ConfigError: names the file, the key, what was found and what was expected."""
+    where = f"{REHEARSALS_FOLDER}/{path.name}"
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Rehearsal(msgspec.convert(table, RehearsalFile), where=where, pace_cps=pace_cps)
+    except OSError as exc:
+        raise ConfigError(where, key="file", found=exc.strerror, expected="a readable file") from exc
+    except msgspec.ValidationError as exc:
+        raise _unfit(where, "", exc) from exc
+    except ValueError as exc:  # of TOML and of UTF-8 alike
+        raise ConfigError(where, key="content", found=str(exc), expected="a TOML document") from exc
+
+
+def _unfit(where: str, table: str, exc: msgspec.ValidationError) -> ConfigError:
+    """msgspec's finding in our words: ``Expected `str`, got `int` - at `$.rule[0].match```."""
+    said, _, path = str(exc).replace("`", "").partition(" - at ")
+    key = ".".join(filter(None, (table, path.removeprefix("$").removeprefix(".")))) or "content"
+    if unknown := re.fullmatch(r"Object contains unknown field (.+)", said):
+        return ConfigError(where, key=key, found=unknown[1], expected="a key that is known here")
+    if missing := re.fullmatch(r"Object missing required field (.+)", said):
+        return ConfigError(where, key=key, found="incomplete", expected=f"the key {missing[1]!r} in it")
+    expected, _, found = said.removeprefix("Expected ").partition(", got ")
+    return ConfigError(where, key=key, found=found or "unfit", expected=expected)
+
+
+def _pattern(rule: RuleLine, key: str, *, where: str, is_last: bool) -> re.Pattern[str]:
+    if is_last != (not rule.match):
+        expected = "nothing, since the last rule plays for the rest" if is_last else "a regular expression"
+        raise ConfigError(where, key=f"{key}.match", found=rule.match, expected=expected)
+    try:
+        return re.compile(rule.match, re.IGNORECASE)
+    except re.error as exc:
+        expected = f"a regular expression ({exc})"
+        raise ConfigError(where, key=f"{key}.match", found=rule.match, expected=expected) from exc
+
+
+def _check_steps(pattern: re.Pattern[str], steps: tuple[StepLine, ...], rule: str, *, where: str) -> None:
+    known = {*map(str, range(pattern.groups + 1)), *pattern.groupindex}
+    calls = 0
+    for at, step in enumerate(steps):
+        for key, found, expected in _faults(step, is_last=at == len(steps) - 1, known=known):
+            raise ConfigError(where, key=f"{rule}.step[{at}].{key}", found=found, expected=expected)
+        for call in step.call:
+            calls += 1
+            known |= {f"result.{call.tool}", f"result.{calls}"}
+
+
+def _faults(step: StepLine, *, is_last: bool, known: set[str]) -> Iterator[tuple[str, object, str]]:
+    """Key, finding and expectation of what keeps a step from being played, from ending its turn, or from its values."""
+    if is_last and step.call:
+        yield "call", [call.tool for call in step.call], "no calls in a last step, or a step behind it"
+    if not is_last and not step.call:
+        yield "call", [], "a call, or no step behind this one, which it keeps from being reached"
+    if step.fail is not None and step.call:
+        yield "fail", step.fail.code, "no failure in a step that calls"
+    if step.fail is not None and step.fail.code not in _FAILURES:
+        yield "fail.code", step.fail.code, f"one of {', '.join(sorted(_FAILURES))}"
+    if not (step.say.strip() or step.call or step.fail):
+        yield "say", step.say, "something to say"
+    for text, key in ((step.say, "say"), *((call.arguments, "call") for call in step.call)):
+        for name in placeholders(text):
+            if name not in known:
+                yield key, f"{{{name}}}", f"placeholders among {', '.join(sorted(known))}"
+
+
+def _first_words(text: str, count: int) -> str:
+    return "".join(re.findall(r"\S+\s*", text)[:count])
