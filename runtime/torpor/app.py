@@ -1,0 +1,181 @@
+"""The composition root: the only module that names a backend; builds, wires, runs, drains.
+
+Everything a process needs is made here from one ``Settings`` and handed down; what is opened here is closed here, in
+reverse order: the gateway first, then the actors, then the store. Tests build their own engine from the same pieces
+by wrapping the ports.
+"""
+
+import gc
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+import msgspec
+import structlog
+
+from torpor import local_files
+from torpor.actor.loop import ActorParts
+from torpor.bus.contract import Bus
+from torpor.bus.local import LocalBus
+from torpor.clock import Clock, IdSource, RandomIds, SystemClock
+from torpor.errors import ConfigError, Unauthenticated
+from torpor.gateway.auth import Authenticator, Scope, mint
+from torpor.gateway.server import open_gateway
+from torpor.gateway.subscription import Ports
+from torpor.model.contract import Model
+from torpor.model.rehearsal import scripted_from
+from torpor.settings import AGENTS_FOLDER, Settings
+from torpor.store.blobs import LocalBlobs
+from torpor.store.contract import Blobs, Store
+from torpor.store.sqlite.engine import open_sqlite
+from torpor.supervisor.registry import Supervisor
+from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.load import load_tools
+from torpor.toolhost.registry import ToolRegistry
+from torpor.turn.agents import Agent, AgentDefinition, Agents
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+
+def _as_it_is(port: _T) -> _T:
+    return port
+
+
+class Wrapping(msgspec.Struct, frozen=True, kw_only=True):
+    """What an embedder puts around the ports; nothing by default."""
+
+    store: Callable[[Store], Store] = _as_it_is
+    blobs: Callable[[Blobs], Blobs] = _as_it_is
+    bus: Callable[[Bus], Bus] = _as_it_is
+    model: Callable[[Model], Model] = _as_it_is
+    toolbox: Callable[[Toolbox], Toolbox] = _as_it_is
+    gateway: Callable[[Ports], Ports] = _as_it_is
+    """What sessions talk to."""
+
+
+_NOTHING: Final = Wrapping()
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is ready to be talked to."""
+
+    url: str
+    development_token: str
+    supervisor: Supervisor
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, data: Path, host: str | None = None, port: int | None = None, wrapping: Wrapping = _NOTHING
+) -> AsyncIterator[Running]:
+    """Serve the home of ``settings`` until the block ends; then no new turns, and running ones get their deadline.
+
+    Args: data: the data folder, made when it is not there.  host, port: instead of the configured ones; port 0 picks
+    one.
+    Raises: ConfigError: an agent or the home cannot be used. StoreUnusable: the data folder is in use or damaged.
+    """
+    clock: Clock = SystemClock()
+    ids: IdSource = RandomIds()
+    local_files.make_data_folder(data)
+    secret = local_files.keep_secret(data, fresh=os.urandom(local_files.SECRET_BYTES))
+    authenticator = Authenticator(secret, clock=clock, leeway_s=settings.gateway.token_leeway_s)
+    token = _development_token(data, secret, authenticator, clock)
+    async with _engine(settings, data=data, clock=clock, ids=ids, wrapping=wrapping) as engine:
+        options = msgspec.structs.replace(
+            settings.gateway,
+            host=settings.gateway.host if host is None else host,
+            port=settings.gateway.port if port is None else port,
+        )
+        ports = Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus)
+        async with open_gateway(
+            ports=wrapping.gateway(ports), authenticator=authenticator, clock=clock, options=options
+        ) as gateway:
+            address = local_files.ServerAddress(url=gateway.url, token=token, pid=os.getpid(), home=str(settings.home))
+            local_files.write_server_address(data, address)
+            _log.info("server.ready", url=gateway.url, home=str(settings.home), agents=engine.agents.names())
+            yield Running(url=gateway.url, development_token=token, supervisor=engine.supervisor)
+            _log.info("server.stopping")
+
+
+class _Engine(msgspec.Struct, frozen=True, kw_only=True):
+    store: Store
+    bus: Bus
+    agents: Agents
+    supervisor: Supervisor
+
+
+@asynccontextmanager
+async def _engine(
+    settings: Settings, *, data: Path, clock: Clock, ids: IdSource, wrapping: Wrapping
+) -> AsyncIterator[_Engine]:
+    """Everything behind the gateway."""
+    blobs = wrapping.blobs(LocalBlobs(data / "blobs"))
+    registry = _tools(settings, blobs)
+    agents = Agents(tuple(_agent(each, settings, registry=registry, wrapping=wrapping) for each in settings.agents))
+    async with open_sqlite(data, options=settings.store) as opened:
+        store = wrapping.store(opened)
+        bus = wrapping.bus(LocalBus())
+        parts = ActorParts(
+            store=store,
+            bus=bus,
+            clock=clock,
+            ids=ids,
+            agents=agents,
+            limiter=anyio.CapacityLimiter(settings.turn.model_calls_max),
+            steps=settings.steps,
+            turn=settings.turn,
+            actor=settings.actor,
+        )
+        holder = f"{os.getpid()}-{ids.new_id()}"
+        async with Supervisor(parts, holder=holder, options=settings.supervisor).running() as supervisor:
+            gc.collect()
+            gc.freeze()  # what was loaded at start stays; later collections need not look at it
+            yield _Engine(store=store, bus=bus, agents=agents, supervisor=supervisor)
+    registry.close()
+
+
+def _tools(settings: Settings, blobs: Blobs) -> ToolRegistry:
+    loaded = load_tools(settings.home / "tools")
+    for problem in loaded.problems:
+        _log.error("tool.not_loaded", file=problem.file, line=problem.line, why=problem.message)
+    return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools)
+
+
+def _agent(definition: AgentDefinition, settings: Settings, *, registry: ToolRegistry, wrapping: Wrapping) -> Agent:
+    if missing := registry.missing(definition.tools):
+        _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
+    return Agent(
+        definition,
+        model=wrapping.model(_model(definition, settings)),
+        toolbox=wrapping.toolbox(registry.toolbox(definition.tools)),
+    )
+
+
+def _model(definition: AgentDefinition, settings: Settings) -> Model:
+    """The adapter that the agent's ``[model]`` table names."""
+    kind = definition.model.get("kind")
+    where = f"{AGENTS_FOLDER}/{definition.name}.toml"
+    if kind != "scripted":
+        raise ConfigError(where, key="model.kind", found=kind, expected="'scripted'")
+    return scripted_from(definition.model, home=settings.home, where=where)
+
+
+def _development_token(data: Path, secret: bytes, authenticator: Authenticator, clock: Clock) -> str:
+    """For the owner of the data folder: may chat and operate; never expires, and works with this folder's secret
+    only."""
+
+    def make() -> str:
+        return mint(secret, subject="developer", now_us=clock.now_us(), scopes=(Scope.CHAT, Scope.OPERATOR))
+
+    def is_good(token: str) -> bool:
+        try:
+            authenticator.authenticate(token)
+        except Unauthenticated:
+            return False
+        return True
+
+    return local_files.keep_development_token(data, make=make, is_good=is_good)
