@@ -112,7 +112,7 @@ class Actor:
         journal = await self._thawed(lease)
         self._signal(Signal.LOADED)
         while True:
-            if self._has_work(journal):
+            while self._has_work(journal):  # again: a command may be taken while the last turn comes to rest
                 await self._awake(journal)
             await self._snapshot_if_due(journal)
             if self._is_asked_to_leave() and self.mailbox.close_if_empty():
