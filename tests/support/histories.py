@@ -1,0 +1,303 @@
+"""Journals of conversations in which anything may happen, made by driving the real ``next_step``.
+
+A ``Teller`` does what an actor does, without one: it performs the step that the state asks for and lets messages,
+cancels, crashes, failures and late results come between any two records. Every choice is a byte of the caller's, so a
+property test can shrink a history. What it knows beside the journal is kept for comparison.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from torpor.conversation.number import numbered
+from torpor.conversation.state import CallState, CallStatus, ConversationState, TurnState, fold, requested_view
+from torpor.conversation.steps import (
+    CallModel,
+    FinishTurn,
+    Lane,
+    PrepareTurn,
+    Rest,
+    RunTools,
+    StepOptions,
+    TurnEnd,
+    next_step,
+)
+from torpor.conversation.view import Preamble, View, preamble_of, request_body
+from torpor.records.blocks import Block, canonical, text_block, tool_result_block
+from torpor.records.ids import MessageId
+from torpor.records.journal import (
+    AttemptStarted,
+    ConversationCreated,
+    Effect,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    StepKind,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    Usage,
+    WhenBusy,
+)
+
+_T = TypeVar("_T")
+
+OPTIONS = StepOptions(step_limit=4, attempts_max=3)
+TOOLS = ("look", "pay")
+PREAMBLES = tuple(
+    preamble_of(
+        {
+            "model": "played",
+            "max_tokens": 100,
+            "system": [{"type": "text", "text": system}],
+            "tools": [{"name": name, "description": name, "input_schema": {"type": "object"}} for name in TOOLS],
+        }
+    )
+    for system in ("You are a clerk.", "You are another clerk.")
+)
+WISHES = (*[WhenBusy.QUEUE] * 4, *[WhenBusy.STEER] * 3, WhenBusy.INTERRUPT)
+SAYINGS = ("yes", 'quo"te\\', "naïve \U0001f600", "two\nlines", "[,]")
+THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
+
+
+class Request:
+    """One model call as it was asked."""
+
+    def __init__(self, seq: int, *, preamble: Preamble, view: View) -> None:
+        self.seq = seq
+        self.text = view.text()
+        self.body: dict[str, Any] = json.loads(request_body(preamble, view))
+
+
+class Message(NamedTuple):
+    """One message received."""
+
+    id: MessageId
+    text: str
+    """Like no other's."""
+    when_busy: WhenBusy
+
+
+class Teller:
+    """Tells one history; ``go_on`` makes the next thing happen.
+
+    Args: choices: one byte a choice; the first option once they are used up.
+    """
+
+    def __init__(self, choices: bytes) -> None:
+        self._choices = [*reversed(choices)]
+        self.state = ConversationState()
+        self.journal: list[JournalRecord] = []
+        self.requests: list[Request] = []
+        self.messages: list[Message] = []
+        self._is_asking = False
+        self._is_running = False
+        self._counter = 0
+
+    def go_on(self) -> None:
+        """One thing that may happen now."""
+        step = next_step(self.state, Lane.TURN, OPTIONS, 0)
+        happenings: list[Callable[[], None]] = []
+        if len(self.state.queued) < 4:
+            happenings.append(self._receive)
+        if self.state.lost_calls:
+            happenings.append(self._end_late)
+        if self._is_asking:
+            happenings += [self._reply, self._reply, self._fail_model, self._cancel_call, self._crash]
+        elif self._is_running:
+            happenings += [self._finish_call, self._finish_call, self._cancel_tools, self._crash]
+        elif not isinstance(step, Rest):
+            happenings += [lambda: self._perform(step)] * 3
+        self._pick(happenings)()
+
+    def rest(self) -> None:
+        """Go on quietly until nothing is left to do."""
+        self._crash()
+        while not isinstance(step := next_step(self.state, Lane.TURN, OPTIONS, 0), Rest):
+            self._perform(step)
+            if self._is_asking:
+                self._add(self._replied(text_block("done")))
+                self._is_asking = False
+            while self._is_running:
+                self._finish_call()
+
+    @property
+    def has_choices(self) -> bool:
+        return bool(self._choices)
+
+    def fork(self, choices: bytes) -> "Teller":
+        """Another teller at the same point of the same history, who will choose otherwise."""
+        other = copy.copy(self)
+        other._choices = [*reversed(choices)]
+        other.journal, other.requests, other.messages = [*self.journal], [*self.requests], [*self.messages]
+        return other
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self.state.turn is None and not self.state.queued
+
+    def _pick(self, options: Sequence[_T]) -> _T:
+        choice = self._choices.pop() if self._choices and len(options) > 1 else 0
+        return options[choice % len(options)]
+
+    def _add(self, *drafts: JournalRecord) -> None:
+        records = numbered(self.state, drafts, at_us=len(self.journal))
+        self.state = fold(self.state, records)
+        self.journal.extend(records)
+
+    def _number(self) -> int:
+        self._counter += 1
+        return self._counter
+
+    @property
+    def _turn(self) -> TurnState:
+        assert self.state.turn is not None
+        return self.state.turn
+
+    def _receive(self) -> None:
+        number = self._number()
+        when_busy = self._pick(WISHES)
+        message = Message(MessageId(f"m_{number}"), f"<message {number}>{self._pick(SAYINGS)}", when_busy)
+        self.messages.append(message)
+        blocks = (text_block(message.text),)
+        if not self.state.seq:
+            self._add(ConversationCreated(agent="clerk"))
+        self._add(MessageReceived(message_id=message.id, principal="ann", blocks=blocks, when_busy=when_busy))
+
+    def _end_late(self) -> None:
+        call_id = self._pick(self.state.lost_calls)
+        note = text_block(f"[{call_id} has ended]")
+        self._add(LateResult(call_id=call_id, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=note))
+
+    def _crash(self) -> None:
+        self._is_asking = self._is_running = False
+
+    def _perform(self, step: PrepareTurn | CallModel | RunTools | FinishTurn) -> None:
+        match step:
+            case PrepareTurn():
+                preamble = self._pick(PREAMBLES)
+                if preamble.digest != self.state.preamble.digest:
+                    self._add(PreambleChanged(digest=preamble.digest, body=preamble.body))
+                self._add(TurnPrepared(turn=step.turn, messages=step.messages))
+            case CallModel():
+                self._ask(step)
+            case RunTools():
+                self._start(step)
+            case FinishTurn(end=TurnEnd.FINISHED):
+                self._add(TurnFinished(turn=step.turn))
+            case FinishTurn(end=TurnEnd.INTERRUPTED):
+                self._cut()
+            case FinishTurn(end=TurnEnd.FAILED):
+                self._fail(step.code)
+            case _:
+                raise AssertionError(step)
+
+    def _ask(self, step: CallModel) -> None:
+        view = requested_view(self.state, step.joined)
+        if step.attempt > 1:
+            self._again(step, StepKind.CALL_MODEL)
+        self._add(
+            ModelRequested(
+                turn=step.turn,
+                call=f"{step.turn}-{step.round}-{step.attempt}",
+                round=step.round,
+                preamble=self.state.preamble.digest,
+                link=view.link.hex(),
+                sections={},
+                joined=step.joined,
+            )
+        )
+        self.requests.append(Request(self.state.seq, preamble=self.state.preamble, view=view))
+        self._is_asking = True
+
+    def _again(self, step: CallModel | RunTools, kind: StepKind) -> None:
+        self._add(AttemptStarted(turn=step.turn, step=kind, round=step.round, attempt=step.attempt))
+
+    def _reply(self) -> None:
+        said = text_block(self._pick(SAYINGS))
+        calls = tuple(self._call() for _ in range(self._pick((0, 0, 1, 2, 3))))
+        blocks = self._pick(((said, *calls), (THINKING, said, *calls), calls))
+        self._add(self._replied(*blocks))
+        self._is_asking = False
+
+    def _replied(self, *blocks: Block) -> ModelReplied:
+        turn = self._turn
+        usage = Usage(input_tokens=self._number(), output_tokens=1)
+        return ModelReplied(
+            turn=turn.number, call=turn.call, round=turn.round, blocks=blocks, stop_reason="end_turn", usage=usage
+        )
+
+    def _call(self) -> Block:
+        fields = {"name": self._pick(TOOLS), "input": self._pick(({}, {"to": 'a"]}'}))}
+        return canonical({"type": "tool_use", "id": f"call_{self._number()}"} | fields)
+
+    def _fail_model(self) -> None:
+        turn = self._turn
+        self._add(ModelFailed(turn=turn.number, call=turn.call, round=turn.round, code="model_unavailable"))
+        self._fail("model_unavailable", partial=self._partial())
+
+    def _cancel_call(self) -> None:
+        self._cut(partial=self._partial())
+
+    def _partial(self) -> tuple[Block, ...]:
+        said = text_block(self._pick(SAYINGS))
+        partial: tuple[Block, ...] = self._pick(((), (said,), (THINKING, said)))
+        return partial
+
+    def _start(self, step: RunTools) -> None:
+        if step.attempt > 1:
+            self._again(step, StepKind.RUN_TOOLS)
+        for call in self._turn.open_calls:
+            if call.status is CallStatus.INTENDED and self._pick((True, True, False)):
+                effect = Effect.WRITE if call.name == "pay" else Effect.READ
+                key = f"key {call.id}"
+                self._add(
+                    ToolStarted(turn=step.turn, call_id=call.id, name=call.name, effect=effect, idempotency_key=key)
+                )
+        self._is_running = True
+
+    def _finish_call(self) -> None:
+        call = self._pick(self._turn.open_calls)
+        self._settle(call, self._pick((Outcome.SUCCEEDED, Outcome.FAILED, Outcome.DENIED, Outcome.UNKNOWN)))
+        self._is_running = bool(self._turn.open_calls)
+
+    def _cancel_tools(self) -> None:
+        self._cut()
+
+    def _settle(self, call: CallState, outcome: Outcome) -> None:
+        block = tool_result_block(call.id, self._pick(("", "fine")), is_error=outcome is not Outcome.SUCCEEDED)
+        turn = self._turn.number
+        self._add(ToolFinished(turn=turn, call_id=call.id, name=call.name, outcome=outcome, block=block))
+
+    def _settle_all(self) -> None:
+        for call in self._turn.open_calls:
+            started = call.status is CallStatus.STARTED
+            self._settle(call, Outcome.UNKNOWN if started else Outcome.NEVER_STARTED)
+        self._crash()
+
+    def _cut(self, *, partial: tuple[Block, ...] = ()) -> None:
+        self._settle_all()
+        note = text_block("[cut]")
+        self._add(TurnCancelled(turn=self._turn.number, reason="client", note=note, partial=partial))
+
+    def _fail(self, code: str, *, partial: tuple[Block, ...] = ()) -> None:
+        self._settle_all()
+        note = text_block("[failed]")
+        self._add(TurnFailed(turn=self._turn.number, code=code, detail="", note=note, partial=partial))
+
+
+def told(choices: bytes) -> Teller:
+    """A history that goes on while there are choices."""
+    teller = Teller(choices)
+    while teller.has_choices:
+        teller.go_on()
+    return teller

@@ -1,0 +1,155 @@
+"""What holds for every history, whatever was cancelled, crashed, steered or interleaved."""
+
+import random
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import get_args
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.histories import OPTIONS, Teller, told
+from tests.support.request_rules import violations
+from torpor.conversation.publish import event_of
+from torpor.conversation.snapshot import decode_snapshot, encode_snapshot
+from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.steps import Lane, Rest, Step, StepOptions, next_step
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, ModelRequested, WhenBusy
+from torpor.store.codec import StoredBatch, encode_records, records_after
+from torpor.store.contract import Head
+
+KEY = ConversationKey("acme", "ann", "c_1")
+
+
+def reread(records: Iterable[JournalRecord], *, after: ConversationState | None = None) -> tuple[JournalRecord, ...]:
+    """The records as a store would give them back."""
+    records, before = tuple(records), after or ConversationState()
+    if not records:
+        return ()
+    head = Head(seq=records[-1].seq, event=before.event + sum(isinstance(record, PUBLIC_RECORDS) for record in records))
+    batch = StoredBatch(records[0].seq, head.seq, head.event, encode_records(records))
+    return records_after(KEY, [batch], seq=before.seq, head=head)
+
+
+def texts_of(state: ConversationState) -> list[str]:
+    """Every text in the view, in order."""
+    messages = msgspec.json.decode(state.view.messages())
+    return [block["text"] for message in messages for block in message["content"] if block["type"] == "text"]
+
+
+def histories(*, max_choices: int = 300) -> st.SearchStrategy[Teller]:
+    """Long ones as often as short ones, which a plain ``binary`` would not give."""
+    sizes = st.integers(1, max_choices)
+    return sizes.flatmap(lambda size: st.binary(min_size=size, max_size=size)).map(told)
+
+
+def test_histories_hold_every_kind_of_record_and_step() -> None:
+    kinds: set[type] = set()
+    for seed in range(20):
+        state = ConversationState()
+        for record in told(random.Random(seed).randbytes(300)).journal:
+            state = fold(state, [record])
+            kinds |= {type(record), type(next_step(state, Lane.TURN, OPTIONS, 0))}
+    assert kinds == {*get_args(JournalRecord), *get_args(Step)}
+
+
+@given(histories())
+def test_what_is_read_back_folds_to_what_was_folded_live(teller: Teller) -> None:
+    assert fold(ConversationState(), reread(teller.journal)) == teller.state
+
+
+@given(histories(), st.floats(0, 1))
+def test_any_prefix_folds_and_the_rest_leads_from_it_to_the_same_state(teller: Teller, share: float) -> None:
+    cut = round(share * len(teller.journal))
+    prefix = fold(ConversationState(), reread(teller.journal[:cut]))
+    assert fold(prefix, reread(teller.journal[cut:], after=prefix)) == teller.state
+
+
+@given(histories(), st.binary(max_size=30), st.binary(max_size=30))
+def test_two_futures_of_one_state_do_not_touch_it_or_each_other(teller: Teller, one: bytes, two: bytes) -> None:
+    now, text = teller.state, teller.state.view.text()
+    futures = [teller.fork(one), teller.fork(two)]
+    while any(future.has_choices for future in futures):
+        for future in futures:
+            future.go_on()
+    assert teller.state == now
+    assert teller.state.view.text() == text
+    for future in futures:
+        assert fold(ConversationState(), reread(future.journal)) == future.state
+
+
+@given(histories())
+def test_snapshot_and_tail_agree_with_the_whole_journal_at_every_moment_of_rest(teller: Teller) -> None:
+    teller.rest()
+    state, snapshots = ConversationState(), 0
+    for record in teller.journal:
+        state = fold(state, [record])
+        if state.turn is None and not state.queued:
+            snapshots += 1
+            thawed = decode_snapshot(encode_snapshot(state))
+            assert thawed == state
+            assert fold(thawed, reread(teller.journal[state.seq :], after=state)) == teller.state
+    assert snapshots
+
+
+@given(histories())
+def test_every_request_is_valid(teller: Teller) -> None:
+    teller.rest()
+    for request in teller.requests:
+        assert violations(request.body) == []
+
+
+@given(histories())
+def test_what_was_asked_can_be_told_from_the_journal_alone(teller: Teller) -> None:
+    records = reread(teller.journal)
+    for request in teller.requests:
+        state = fold(ConversationState(), records[: request.seq])
+        asked = records[request.seq - 1]
+        assert isinstance(asked, ModelRequested)
+        assert state.view.text() == request.text
+        assert (state.view.link.hex(), state.preamble.digest) == (asked.link, asked.preamble)
+
+
+@given(histories())
+def test_an_earlier_request_is_a_prefix_of_every_later_one(teller: Teller) -> None:
+    teller.rest()
+    for earlier, later in pairwise(teller.requests):
+        assert later.text.startswith(earlier.text)
+
+
+@given(histories())
+def test_no_message_is_lost_or_said_twice(teller: Teller) -> None:
+    waiting = {message.id for message in teller.state.queued}
+    said = texts_of(teller.state)
+    for message in teller.messages:
+        assert said.count(message.text) == (message.id not in waiting)
+
+
+@given(histories())
+def test_messages_that_queue_are_said_in_the_order_of_their_arrival(teller: Teller) -> None:
+    teller.rest()
+    said = texts_of(teller.state)
+    places = [said.index(message.text) for message in teller.messages if message.when_busy is WhenBusy.QUEUE]
+    assert places == sorted(places)
+
+
+@given(histories())
+def test_there_is_always_one_next_step_and_it_leads_to_rest(teller: Teller) -> None:
+    state = ConversationState()
+    for record in teller.journal:
+        step = next_step(state, Lane.TURN, OPTIONS, 0)
+        assert isinstance(step, Rest) == (state.turn is None and not state.queued)
+        next_step(state, Lane.TURN, StepOptions(step_limit=1, attempts_max=1), 0)
+        state = fold(state, [record])
+    teller.rest()
+    assert teller.is_at_rest
+
+
+@given(histories())
+def test_events_are_numbered_without_gap_and_belong_to_public_records(teller: Teller) -> None:
+    public = [record for record in reread(teller.journal) if isinstance(record, PUBLIC_RECORDS)]
+    assert [record.event for record in public] == list(range(1, teller.state.event + 1))
+    events = [event for record in teller.journal if (event := event_of(record)) is not None]
+    assert [event.event for event in events] == [record.event for record in public]
