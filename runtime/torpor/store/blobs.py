@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -66,22 +67,29 @@ class MemoryBlobs:
 
 
 def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")  # noqa: TID251  a name, not a decision
+    """Flushes the folders also when the file is there: whoever wrote it may not have come so far."""
     try:
-        if path.exists():
-            return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _put_in_place(path, data)
+        for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
+            _flush(folder)
+    except OSError as exc:
+        raise _translated(exc, path) from exc
+
+
+def _put_in_place(path: Path, data: bytes) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
-            _flush(folder)
-    except OSError as exc:
+    except OSError:
         part.unlink(missing_ok=True)
-        raise _translated(exc, path) from exc
+        raise
 
 
 def _read(path: Path, offset: int, size: int | None) -> bytes | None:
