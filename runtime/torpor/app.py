@@ -150,18 +150,18 @@ def _agent(definition: AgentDefinition, settings: Settings, *, registry: ToolReg
         _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
     return Agent(
         definition,
-        model=wrapping.model(_model(definition, settings)),
+        model=wrapping.model(model_of(definition, home=settings.home)),
         toolbox=wrapping.toolbox(registry.toolbox(definition.tools)),
     )
 
 
-def _model(definition: AgentDefinition, settings: Settings) -> Model:
-    """The adapter that the agent's ``[model]`` table names."""
+def model_of(definition: AgentDefinition, *, home: Path) -> Model:
+    """The adapter that the agent's ``[model]`` table names. Raises: ConfigError: the table cannot be used."""
     kind = definition.model.get("kind")
     where = f"{AGENTS_FOLDER}/{definition.name}.toml"
     if kind != "scripted":
         raise ConfigError(where, key="model.kind", found=kind, expected="'scripted'")
-    return scripted_from(definition.model, home=settings.home, where=where)
+    return scripted_from(definition.model, home=home, where=where)
 
 
 def _development_token(data: Path, secret: bytes, authenticator: Authenticator, clock: Clock) -> str:
