@@ -1,0 +1,103 @@
+"""``torpor config check``: reads a home as a start would and tells all that is wrong in it, starting nothing."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+import msgspec
+
+from torpor import app
+from torpor.cli.folders import home_option
+from torpor.cli.output import json_option, print_json, print_table
+from torpor.errors import ConfigError
+from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
+from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, SettingsInvalid, read_settings
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.load import LoadedTools, load_tools
+from torpor.turn.agents import AgentDefinition
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a home, or one thing that is wrong in it."""
+
+    part: str
+    """``settings``, ``agent``, ``rehearsal`` or ``tool``."""
+    name: str
+    ok: bool
+    detail: str
+
+
+@click.group(short_help="Check the configuration of a home.")
+def command() -> None:
+    """Check the configuration of a home."""
+
+
+@command.command()
+@home_option
+@json_option
+def check(home: Path, *, as_json: bool) -> int:
+    """Read settings, variables, agents, their scripts and the tools; exit with 1 if anything is wrong."""
+    findings = list(findings_of(home, os.environ))
+    if as_json:
+        for finding in findings:
+            print_json(finding)
+    else:
+        rows = [(found.part, found.name, "ok" if found.ok else "WRONG", found.detail) for found in findings]
+        print_table(("PART", "NAME", "STATE", "DETAIL"), rows)
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Everything in ``home``, what is wrong in its place."""
+    loaded = load_tools(home / "tools")
+    try:
+        settings = read_settings(home, environ)
+    except SettingsInvalid as exc:
+        for problem in exc.problems:
+            part = "agent" if problem.where.startswith(AGENTS_FOLDER) else "settings"
+            yield Finding(part=part, name=problem.where, ok=False, detail=_without_place(problem))
+    else:
+        detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
+        yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
+        for agent in settings.agents:
+            yield from _agent(agent, home=home, loaded=loaded)
+    for tool in loaded.tools:
+        yield Finding(part="tool", name=tool.name, ok=True, detail=tool.effect.value)
+    for trouble in loaded.problems:
+        place = f"{trouble.file}:{trouble.line}" if trouble.line else trouble.file
+        yield Finding(part="tool", name=place, ok=False, detail=trouble.message)
+
+
+def _agent(agent: AgentDefinition, *, home: Path, loaded: LoadedTools) -> Iterator[Finding]:
+    """The agent, and the rehearsal it plays if it plays one."""
+    known = {tool.name for tool in loaded.tools}
+    name = f"{AGENTS_FOLDER}/{agent.name}.toml"
+    allowed = set(agent.tools) or known
+    if unknown := sorted(allowed - known - ENGINE_TOOL_NAMES):
+        detail = f"allows {', '.join(unknown)}, which no file in tools/ declares"
+        yield Finding(part="agent", name=name, ok=False, detail=detail)
+        return
+    try:
+        app.model_of(agent, home=home)
+    except ConfigError as exc:
+        yield Finding(part="agent", name=exc.where, ok=False, detail=_without_place(exc))
+        return
+    default = ", default" if agent.default else ""
+    detail = f"{agent.model['kind']} model, {len(allowed)} of {len(known)} tools{default}"
+    yield Finding(part="agent", name=name, ok=True, detail=detail)
+    if agent.model["kind"] == "scripted":
+        yield _rehearsal(agent.model["rehearsal"], home=home, allowed=allowed)
+
+
+def _rehearsal(rehearsal: str, *, home: Path, allowed: set[str]) -> Finding:
+    file = f"{REHEARSALS_FOLDER}/{rehearsal}.toml"
+    called = read_rehearsal(home / file).tool_names()
+    if missing := sorted(called - allowed - ENGINE_TOOL_NAMES):
+        detail = f"calls {', '.join(missing)}, which its agent has not"
+        return Finding(part="rehearsal", name=file, ok=False, detail=detail)
+    return Finding(part="rehearsal", name=file, ok=True, detail=f"calls {', '.join(sorted(called)) or 'no tool'}")
+
+
+def _without_place(problem: ConfigError) -> str:
+    return str(problem).removeprefix(f"{problem.where}: ")

@@ -1,0 +1,45 @@
+"""Conversations read from the database file itself, whether or not a server runs on it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from torpor.cli.paths import resolved
+from torpor.gateway.rows import listing_row
+from torpor.records.journal import JournalRecord
+from torpor.store.contract import DirectoryRow
+from torpor.store.sqlite.reader import SqliteReader, open_to_read
+from torpor.supervisor.contract import Listing
+
+_PAGE: Final = 500
+
+
+def listed(data: Path) -> Iterator[dict[str, Any]]:
+    """A row for each conversation, as a server gives it, but for what only a running one knows: ``actor`` is empty.
+
+    Raises: StoreUnusable: there is no database, or none that can be read.
+    """
+    with open_to_read(data) as reader:
+        for row in _rows(reader):
+            yield listing_row(Listing(row=row, live=None)) | {"actor": ""}
+
+
+def records(data: Path, name: str) -> Iterator[JournalRecord]:
+    """The journal of the one conversation that ``name`` stands for.
+
+    Raises: click.ClickException: it stands for none, or for several. JournalCorrupt: at the record that cannot be read.
+    """
+    with open_to_read(data) as reader:
+        keys = {row.key.path: row.key for row in _rows(reader)}
+        key = keys[resolved(name, keys)]
+        seq = 0
+        while page := reader.records_after(key, seq=seq, limit=_PAGE):
+            yield from page
+            seq = page[-1].seq
+
+
+def _rows(reader: SqliteReader) -> Iterator[DirectoryRow]:
+    after = None
+    while page := reader.list_conversations(tenant=None, owner=None, limit=_PAGE, after=after):
+        yield from page
+        after = page[-1].key

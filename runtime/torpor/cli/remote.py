@@ -1,0 +1,136 @@
+"""The running server that a verb means, and short questions to it.
+
+``--url`` and ``--token``, else ``TORPOR_URL`` and ``TORPOR_TOKEN``, else what the last server of the home left in its
+data folder. The token found there is given to that server alone.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import click
+import msgspec
+
+from torpor.cli.folders import data_folder, home_option, where
+from torpor.cli.output import program
+from torpor.cli.paths import is_whole, resolved
+from torpor.client.torpor_client import TorporClient
+from torpor.local_files import read_server_address
+from torpor.records.journal import JournalRecord
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REACH_DEADLINE_S: Final = 5.0
+"""Within which a server accepts a connection, or is not there."""
+ANSWER_DEADLINE_S: Final = 30.0
+"""Within which it answers a question, beside the time that the question itself allows."""
+
+_PORTS: Final = {"ws": 80, "wss": 443}
+_RECORD: Final = msgspec.json.Decoder(JournalRecord)
+
+file_option: Final = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Read the database in this data folder and ask no server.",
+)
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to find it, as far as the command line says."""
+
+    home: Path
+    url: str | None
+    token: str | None
+
+    def address(self) -> tuple[str, str]:
+        """Its URL and the token for it. Raises: click.ClickException: one of them is not known."""
+        left = read_server_address(data_folder(self.home, None)) if not (self.url and self.token) else None
+        url = self.url or (left.url if left else None)
+        if url is None:
+            remedy = f"start one with `{program()} serve{where(self.home)}`, or name it with --url and --token"
+            raise click.ClickException(f"no server has run in {self.home.resolve()}, {remedy}")
+        if urlsplit(url).scheme not in _PORTS or not urlsplit(url).hostname:
+            raise click.BadParameter(
+                f"{url!r} is no address, expected the like of ws://127.0.0.1:8765", param_hint="--url"
+            )
+        token = self.token or (left.token if left and left.url == url else None)
+        if token is None:
+            raise click.ClickException(f"no token for {url}, name one with --token or TORPOR_TOKEN")
+        return url, token
+
+    async def reached(self) -> tuple[str, str]:
+        """Its URL and token, once something listens there. Raises: click.ClickException: nothing does."""
+        url, token = self.address()
+        parts = urlsplit(url)
+        try:
+            with anyio.fail_after(REACH_DEADLINE_S):
+                stream = await anyio.connect_tcp(parts.hostname or "", parts.port or _PORTS[parts.scheme])
+            await stream.aclose()
+        except (OSError, TimeoutError) as exc:
+            remedy = f"is it running? `{program()} serve{where(self.home)}` starts it"
+            raise click.ClickException(f"cannot reach {url}, {remedy}") from exc
+        return url, token
+
+
+class Questions:
+    """What operators ask a server about the conversation that a name stands for."""
+
+    def __init__(self, client: TorporClient) -> None:
+        self._client = client
+
+    async def listed(self) -> list[dict[str, Any]]:
+        """A row for each conversation."""
+        return list(await self._client.list())
+
+    async def records(self, name: str) -> list[JournalRecord]:
+        """Its journal."""
+        rows = await self._client.inspect(await self._path(name))
+        return [_RECORD.decode(msgspec.json.encode(row)) for row in rows]
+
+    async def hibernate(self, name: str, *, deadline_s: float) -> str:
+        """Put it to sleep; returns its path."""
+        path = await self._path(name)
+        await self._client.hibernate(path, deadline_s=deadline_s)
+        return path
+
+    async def thaw(self, name: str) -> str:
+        """Wake it; returns its path."""
+        path = await self._path(name)
+        await self._client.thaw(path)
+        return path
+
+    async def _path(self, name: str) -> str:
+        return name if is_whole(name) else resolved(name, [row["path"] for row in await self._client.list()])
+
+
+def server_options(function: Callable[..., R]) -> Callable[..., R]:
+    """``--home``, ``--url`` and ``--token``, given to ``function`` as one ``server``."""
+
+    @home_option
+    @click.option("--url", envvar="TORPOR_URL", metavar="URL", help="The server, like ws://127.0.0.1:8765.")
+    @click.option("--token", envvar="TORPOR_TOKEN", metavar="TOKEN", help="Who you are to it.")
+    @functools.wraps(function)
+    def with_server(home: Path, *, url: str | None, token: str | None, **rest: Any) -> R:
+        return function(server=Server(home=home, url=url, token=token), **rest)
+
+    return with_server
+
+
+def ask(server: Server, question: Callable[[Questions], Awaitable[R]], *, extra_s: float = 0.0) -> R:
+    """Connect, ask, and leave. Raises: ClientError: the answer. click.ClickException: there was none in time."""
+
+    async def asked() -> R:
+        url, token = await server.reached()
+        try:
+            async with TorporClient(url, token) as client:
+                with anyio.fail_after(ANSWER_DEADLINE_S + extra_s):
+                    return await question(Questions(client))
+        except TimeoutError as exc:
+            raise click.ClickException(f"{url} gave no answer within {ANSWER_DEADLINE_S + extra_s:g} s") from exc
+
+    return anyio.run(asked)
