@@ -33,6 +33,16 @@ class StoredBatch(msgspec.Struct, frozen=True, array_like=True):
     records: bytes
 
 
+class BatchNumbers(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch goes, by its own account."""
+
+    expected_seq: int
+    last_seq: int
+    expected_event: int | None
+    """None when the batch holds no public record."""
+    last_event: int | None
+
+
 def encode_records(records: Sequence[JournalRecord]) -> bytes:
     """A JSON array, UTF-8."""
     return _ENCODER.encode(records)
@@ -50,27 +60,25 @@ def decode_receipt(key: ConversationKey, data: bytes) -> Receipt:
         raise JournalCorrupt(key.path, reason=f"a receipt cannot be decoded: {exc}") from exc
 
 
-def check_numbers(key: ConversationKey, records: Sequence[JournalRecord], *, expected_seq: int) -> None:
-    """Raises: InvariantBroken: the writer gave more or fewer than 1..256 records, or numbers that do not follow."""
+def number_batch(key: ConversationKey, records: Sequence[JournalRecord], *, expected_seq: int) -> BatchNumbers:
+    """What the numbers in ``records`` say, compared with each other.
+
+    Raises: InvariantBroken: the writer gave more or fewer than 1..256 records, or numbers that do not follow.
+    """
     if not 1 <= len(records) <= MAX_BATCH_RECORDS:
         raise InvariantBroken(f"batch for {key.path!r} holds {len(records)} records, expected 1 to {MAX_BATCH_RECORDS}")
-    for seq, record in enumerate(records, start=expected_seq + 1):
+    seq, first_event, event = expected_seq, None, None
+    for record in records:
+        seq += 1
         if record.seq != seq:
             raise InvariantBroken(f"batch for {key.path!r} numbers a record {record.seq}, expected {seq}")
-
-
-def last_event_of(key: ConversationKey, records: Sequence[JournalRecord], *, head: Head) -> int:
-    """The last event number once ``records`` follow ``head``.
-
-    Raises: InvariantBroken: an event number is skipped or used again.
-    """
-    event = head.event
-    for record in records:
         if record.event:
-            event += 1
-            if record.event != event:
-                raise InvariantBroken(f"batch for {key.path!r} numbers an event {record.event}, expected {event}")
-    return event
+            if event is None:
+                first_event = record.event
+            elif record.event != event + 1:
+                raise InvariantBroken(f"batch for {key.path!r} numbers an event {record.event}, expected {event + 1}")
+            event = record.event
+    return BatchNumbers(expected_seq, seq, None if first_event is None else first_event - 1, event)
 
 
 def until(batches: Iterable[StoredBatch], *, seq: int | None = None, event: int | None = None) -> list[StoredBatch]:

@@ -20,13 +20,12 @@ from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationCreated, JournalRecord
 from torpor.store.codec import (
     StoredBatch,
-    check_numbers,
     decode_receipt,
     encode_receipt,
     encode_records,
     events_after,
-    last_event_of,
     loaded,
+    number_batch,
     records_after,
     until,
 )
@@ -42,6 +41,7 @@ from torpor.store.requests import (
     Release,
     Renew,
     Request,
+    Tidy,
 )
 from torpor.store.writer import TaskWriter, ask_head, ask_lease
 
@@ -118,36 +118,47 @@ class MemoryCore:
         try:
             match request:
                 case Append():
-                    return self._append(request)
+                    self._append(request)
                 case PutSnapshot():
-                    return self._put_snapshot(request)
+                    self._put_snapshot(request)
+                case Quarantine():
+                    self._quarantine(request)
+                case Release():
+                    self._release(request)
+                case Tidy():
+                    pass
                 case AskHead():
                     return self._head(request.key)
-                case Quarantine():
-                    return self._quarantine(request)
                 case Acquire():
                     return self._acquire(request)
                 case Renew():
                     return self._renew(request)
-                case Release():
-                    return self._release(request)
                 case _:
                     assert_never(request)
         except TorporError as exc:
             return exc
+        return None
 
-    def _append(self, request: Append) -> Head:
+    def _append(self, request: Append) -> None:
         held = self._fenced(request.key, request.fence)
-        if held.head.seq != request.expected_seq:
-            raise WrongSequence(request.key.path, expected_seq=request.expected_seq, head_seq=held.head.seq)
+        numbers, path = request.numbers, request.key.path
+        if held.head.seq != numbers.expected_seq:
+            raise WrongSequence(path, expected_seq=numbers.expected_seq, head_seq=held.head.seq)
         for message_id in request.dedupe:
             if (receipt := held.receipts.get(message_id)) is not None:
-                raise DuplicateMessage(request.key.path, message_id=message_id, receipt=receipt)
-        event = last_event_of(request.key, request.records, head=held.head)
+                raise DuplicateMessage(path, message_id=message_id, receipt=receipt)
+        if numbers.expected_event not in {None, held.head.event}:
+            raise InvariantBroken(f"batch for {path!r} follows event {numbers.expected_event}, not {held.head.event}")
+        event = held.head.event if numbers.last_event is None else numbers.last_event
         first, last = request.records[0], request.records[-1]
-        held.batches.append(StoredBatch(first.seq, last.seq, event, encode_records(request.records)))
+        try:
+            batch = StoredBatch(first.seq, last.seq, event, encode_records(request.records))
+            receipts = {message_id: encode_receipt(receipt) for message_id, receipt in request.dedupe.items()}
+        except ValueError as exc:
+            raise InvariantBroken(f"batch for {path!r} cannot be stored: {exc}") from exc
+        held.batches.append(batch)
         held.head = Head(seq=last.seq, event=event, batch_id=request.batch_id)
-        held.receipts.update({message_id: encode_receipt(receipt) for message_id, receipt in request.dedupe.items()})
+        held.receipts.update(receipts)
         held.jobs.update({job.id: job for job in request.jobs})
         held.timers.update({timer.id: timer for timer in request.timers})
         held.due_us = request.due_us
@@ -157,24 +168,21 @@ class MemoryCore:
         for record in request.records:
             if isinstance(record, ConversationCreated):
                 held.agent, held.title = record.agent, record.title
-        return held.head
 
-    def _put_snapshot(self, request: PutSnapshot) -> Head:
+    def _put_snapshot(self, request: PutSnapshot) -> None:
         held = self._fenced(request.key, request.fence)
         if request.snapshot.seq > held.head.seq:
             raise WrongSequence(request.key.path, expected_seq=request.snapshot.seq, head_seq=held.head.seq)
         held.snapshot = request.snapshot
-        return held.head
 
     def _head(self, key: ConversationKey) -> Head:
         held = self._data.conversations.get(key)
         return held.head if held else Head()
 
-    def _quarantine(self, request: Quarantine) -> Head:
+    def _quarantine(self, request: Quarantine) -> None:
         held = self._data.conversations.get(request.key)
         if held is not None and held.head.seq:
             held.quarantine = request.reason
-        return self._head(request.key)
 
     def _fenced(self, key: ConversationKey, fence: int) -> _Conversation:
         held = self._data.of(key)
@@ -196,12 +204,11 @@ class MemoryCore:
         held.expires_us = request.now_us + request.ttl_us
         return msgspec.structs.replace(request.lease, expires_us=held.expires_us)
 
-    def _release(self, request: Release) -> Lease:
+    def _release(self, request: Release) -> None:
         held = self._data.of(request.lease.key)
         if held.fence == request.lease.fence:
             held.holder = _NOBODY
             held.expires_us = 0
-        return request.lease
 
 
 class InMemoryStore:
@@ -243,7 +250,7 @@ class InMemoryStore:
         return await ask_lease(self._writer, Renew(lease=lease, ttl_us=ttl_us, now_us=now_us))
 
     async def release(self, lease: Lease) -> None:
-        await ask_lease(self._writer, Release(lease=lease))
+        await self._writer.submit(Release(lease=lease)).wait()
 
     def append(
         self,
@@ -258,12 +265,11 @@ class InMemoryStore:
         jobs: Sequence[Job] = (),
         timers: Sequence[Timer] = (),
     ) -> Ticket:
-        check_numbers(key, records, expected_seq=expected_seq)
         return self._writer.submit(
             Append(
                 key=key,
                 fence=fence,
-                expected_seq=expected_seq,
+                numbers=number_batch(key, records, expected_seq=expected_seq),
                 batch_id=batch_id,
                 records=records,
                 dedupe=dedupe,
@@ -287,7 +293,7 @@ class InMemoryStore:
         return loaded(key, batches, snapshot=snapshot, head=held.head)
 
     async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
-        await ask_head(self._writer, PutSnapshot(key=key, fence=fence, snapshot=snapshot))
+        await self._writer.submit(PutSnapshot(key=key, fence=fence, snapshot=snapshot)).wait()
 
     async def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
         await anyio.lowlevel.checkpoint()
@@ -346,7 +352,7 @@ class InMemoryStore:
         return tuple(islice(matching, limit))
 
     async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
-        await ask_head(self._writer, Quarantine(key=key, reason=reason))
+        await self._writer.submit(Quarantine(key=key, reason=reason)).wait()
 
     def __repr__(self) -> str:
         return f"<InMemoryStore {self._data!r} {self._writer!r}>"

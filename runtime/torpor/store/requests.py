@@ -1,8 +1,8 @@
 """What a store's one writer is asked to do, as values, and how it answers.
 
 Above: the stores, which make requests out of calls. Below: each backend's *commit core*, which carries them out in
-order, synchronously, and knows neither threads nor an event loop; a driver (``writer``, ``sqlite.thread``) stands
-between. Tests put their faults around a core.
+order, synchronously, and knows neither threads nor an event loop; a driver (``writer``, ``sqlite.writer_thread``)
+stands between. Tests put their faults around a core.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,16 @@ from torpor.errors import TorporError
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
+from torpor.store.codec import BatchNumbers
 from torpor.store.contract import Head, Job, Lease, Snapshot, Timer
 
 
-class Append(msgspec.Struct, frozen=True, kw_only=True):
-    """See ``Store.append``; answered by the new head."""
+class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """See ``Store.append``; answered by None."""
 
     key: ConversationKey
     fence: int
-    expected_seq: int
+    numbers: BatchNumbers
     batch_id: str
     records: Sequence[JournalRecord]
     dedupe: Mapping[MessageId, Receipt]
@@ -32,7 +33,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """See ``Store.put_snapshot``; answered by the head."""
+    """See ``Store.put_snapshot``; answered by None."""
 
     key: ConversationKey
     fence: int
@@ -40,7 +41,7 @@ class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
-    """See ``Store.quarantine``; answered by the head."""
+    """See ``Store.quarantine``; answered by None."""
 
     key: ConversationKey
     reason: str
@@ -70,17 +71,17 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """See ``Store.release``; answered by the lease."""
+    """See ``Store.release``; answered by None."""
 
     lease: Lease
 
 
-JournalRequest: TypeAlias = Append | PutSnapshot | Quarantine | AskHead
-"""What every backend's core carries out; answered by a head."""
-LeaseRequest: TypeAlias = Acquire | Renew | Release
-"""What only backends with leases proper carry out; answered by a lease."""
-Request: TypeAlias = JournalRequest | LeaseRequest
-Outcome: TypeAlias = Head | Lease | TorporError
+class Tidy(msgspec.Struct, frozen=True, kw_only=True):
+    """Give back what space the medium can, when nothing hinders; answered by None."""
+
+
+Request: TypeAlias = Append | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | Tidy
+Outcome: TypeAlias = Head | Lease | TorporError | None
 """An answer, or why there is none."""
 
 

@@ -14,19 +14,21 @@ from anyio.abc import TaskGroup
 
 from torpor.errors import InvariantBroken, StoreUnavailable, TorporError
 from torpor.store.contract import Head, Lease
-from torpor.store.requests import CommitCore, JournalRequest, LeaseRequest, Outcome, Request
+from torpor.store.requests import Acquire, AskHead, CommitCore, Outcome, Renew, Request
 
 
 class PendingTicket:
     """Implements ``store.contract.Ticket``; resolved once, on the event loop that waits for it."""
 
-    __slots__ = ("_event", "_outcome")
+    __slots__ = ("_event", "_outcome", "is_resolved")
 
     def __init__(self) -> None:
-        self._outcome: Outcome | None = None
+        self.is_resolved = False
+        self._outcome: Outcome = None
         self._event: anyio.Event | None = None
 
     def resolve(self, outcome: Outcome) -> None:
+        self.is_resolved = True
         self._outcome = outcome
         if self._event is not None:
             self._event.set()
@@ -34,42 +36,41 @@ class PendingTicket:
     async def wait(self) -> None:
         await self.outcome()
 
-    async def outcome(self) -> Head | Lease:
+    async def outcome(self) -> Head | Lease | None:
         """The answer. Raises: whatever the request was refused with."""
-        if self._outcome is None:
+        if not self.is_resolved:
             if self._event is None:
                 self._event = anyio.Event()
             await self._event.wait()
-        outcome = self._outcome
-        if outcome is None:
-            raise InvariantBroken("a ticket was woken without an outcome")
-        if isinstance(outcome, TorporError):
-            raise outcome.with_traceback(None)
-        return outcome
+        if isinstance(self._outcome, TorporError):
+            raise self._outcome.with_traceback(None)
+        return self._outcome
 
 
 class Writer(Protocol):
     """Hands requests to a commit core in the order of ``submit``."""
 
     def submit(self, request: Request) -> PendingTicket:
-        """Never waits; what became of it is in the ticket."""
+        """Never waits; what became of it is in the ticket, and a waiter that is cancelled withdraws nothing."""
         ...
 
 
-async def ask_head(writer: Writer, request: JournalRequest) -> Head:
-    """Submit and wait; a cancelled caller withdraws nothing."""
-    outcome = await writer.submit(request).outcome()
-    if not isinstance(outcome, Head):
-        raise InvariantBroken(f"a core answered {type(request).__name__} with {type(outcome).__name__}")
-    return outcome
+async def ask_head(writer: Writer, request: AskHead) -> Head:
+    """Raises: StoreUnavailable."""
+    match await writer.submit(request).outcome():
+        case Head() as head:
+            return head
+        case other:
+            raise InvariantBroken(f"a core answered AskHead with {type(other).__name__}")
 
 
-async def ask_lease(writer: Writer, request: LeaseRequest) -> Lease:
-    """Submit and wait; a cancelled caller withdraws nothing."""
-    outcome = await writer.submit(request).outcome()
-    if not isinstance(outcome, Lease):
-        raise InvariantBroken(f"a core answered {type(request).__name__} with {type(outcome).__name__}")
-    return outcome
+async def ask_lease(writer: Writer, request: Acquire | Renew) -> Lease:
+    """Raises: LeaseHeld, Fenced, StoreUnavailable."""
+    match await writer.submit(request).outcome():
+        case Lease() as lease:
+            return lease
+        case other:
+            raise InvariantBroken(f"a core answered {type(request).__name__} with {type(other).__name__}")
 
 
 class TaskWriter:

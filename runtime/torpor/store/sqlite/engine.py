@@ -1,0 +1,258 @@
+"""The embedded store, put together: a locked directory, a boot number, one writer, and readers that wait for nobody.
+
+Above: the composition root, which opens it, and everyone who takes a ``Store``. The process's boot number is the fence
+of every lease, so that thawing writes nothing; the database compares it with each write.
+"""
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio.lowlevel
+import anyio.to_thread
+import structlog
+
+from torpor.errors import Fenced, StoreUnusable
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import JournalRecord
+from torpor.store.codec import number_batch
+from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, Snapshot, Ticket, Timer
+from torpor.store.options import StoreOptions
+from torpor.store.requests import Append, AskHead, CommitCore, PutSnapshot, Quarantine, Tidy
+from torpor.store.sqlite.connection import DATABASE_FILE, connect, connect_to_read
+from torpor.store.sqlite.data_lock import DataLock
+from torpor.store.sqlite.journal import SqliteCore
+from torpor.store.sqlite.migrations import migrate
+from torpor.store.sqlite.reader import SqliteReader
+from torpor.store.sqlite.writer_thread import WriterThread
+from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_head
+
+_log = structlog.get_logger()
+
+_INLINE_RECORDS: Final = 256
+"""A longer backlog is read in a thread: decoding it takes milliseconds, which the event loop has not got."""
+
+
+class SqliteStore:
+    """Implements ``store.contract.Store``. Made by ``open_sqlite``."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: SqliteReader,
+        *,
+        boot: int,
+        path: Path,
+        options: StoreOptions,
+        thread_reader: SqliteReader | None,
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._boot = boot
+        self._log_path = path.with_name(path.name + "-wal")
+        self._options = options
+        self._thread_reader = thread_reader
+        self._thread_limit = anyio.CapacityLimiter(1)  # that reader serves one thread at a time
+        self._tidying: PendingTicket | None = None
+
+    async def acquire(self, key: ConversationKey, *, holder: str, ttl_s: float, now_us: int) -> Lease:
+        return Lease(key=key, holder=holder, fence=self._boot, expires_us=0)
+
+    async def renew(self, lease: Lease, *, ttl_s: float, now_us: int) -> Lease:
+        if lease.fence != self._boot:
+            raise Fenced(lease.key.path, fence=lease.fence, newer=self._boot)
+        return lease
+
+    async def release(self, lease: Lease) -> None:
+        self._tidy_when_large()
+
+    def append(
+        self,
+        key: ConversationKey,
+        *,
+        fence: int,
+        expected_seq: int,
+        batch_id: str,
+        records: Sequence[JournalRecord],
+        dedupe: Mapping[MessageId, Receipt],
+        due_us: int | None,
+        jobs: Sequence[Job] = (),
+        timers: Sequence[Timer] = (),
+    ) -> Ticket:
+        return self._writer.submit(
+            Append(
+                key=key,
+                fence=fence,
+                numbers=number_batch(key, records, expected_seq=expected_seq),
+                batch_id=batch_id,
+                records=records,
+                dedupe=dedupe,
+                due_us=due_us,
+                jobs=jobs,
+                timers=timers,
+            )
+        )
+
+    async def head(self, key: ConversationKey) -> Head:
+        return await ask_head(self._writer, AskHead(key=key))
+
+    async def load(self, key: ConversationKey, *, use_snapshot: bool = True) -> Loaded:
+        await anyio.lowlevel.checkpoint()
+        if self._thread_reader is None or self._reader.backlog(key) <= _INLINE_RECORDS:
+            return self._reader.load(key, use_snapshot=use_snapshot)
+        load = partial(self._thread_reader.load, key, use_snapshot=use_snapshot)
+        return await anyio.to_thread.run_sync(load, limiter=self._thread_limit)
+
+    async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
+        await self._writer.submit(PutSnapshot(key=key, fence=fence, snapshot=snapshot)).wait()
+        self._tidy_when_large()
+
+    async def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.receipt(key, message_id)
+
+    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.events_after(key, event=event, limit=limit)
+
+    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.records_after(key, seq=seq, limit=limit)
+
+    async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.due(now_us=now_us, limit=limit)
+
+    async def jobs(self, key: ConversationKey) -> tuple[Job, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.jobs(key)
+
+    async def timers(self, key: ConversationKey) -> tuple[Timer, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.timers(key)
+
+    async def describe(self, key: ConversationKey) -> DirectoryRow | None:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.describe(key)
+
+    async def list_conversations(
+        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+    ) -> tuple[DirectoryRow, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.list_conversations(tenant=tenant, owner=owner, limit=limit, after=after)
+
+    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+        await self._writer.submit(Quarantine(key=key, reason=reason)).wait()
+
+    def _tidy_when_large(self) -> None:
+        """Conversations leave all the time; the log is emptied when it has grown, and nobody waits for that."""
+        if self._tidying is not None and not self._tidying.is_resolved:
+            return
+        try:
+            size_bytes = self._log_path.stat().st_size
+        except FileNotFoundError:
+            return
+        if size_bytes > self._options.wal_truncate_bytes:
+            self._tidying = self._writer.submit(Tidy())
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore boot={self._boot} {self._writer!r}>"
+
+
+def open_sqlite(
+    directory: Path,
+    *,
+    options: StoreOptions | None = None,
+    wrap_core: Callable[[CommitCore], CommitCore] = lambda core: core,
+) -> AbstractAsyncContextManager[SqliteStore]:
+    """The store of ``directory``, written by a thread of its own.
+
+    Args: wrap_core: puts a test's faults around the commit core.
+    Raises: StoreUnusable: the directory is in use, cannot be written, or its database is damaged, foreign or newer.
+    """
+    return _open_threaded(directory, options=options or StoreOptions(), wrap_core=wrap_core)
+
+
+def open_sqlite_inline(
+    directory: Path,
+    *,
+    options: StoreOptions | None = None,
+    latency: Callable[[], float] | None = None,
+    wrap_core: Callable[[CommitCore], CommitCore] = lambda core: core,
+) -> AbstractAsyncContextManager[SqliteStore]:
+    """The same store without any thread: commits block the event loop, and runs are repeatable.
+
+    Args: latency: seconds from taking a group of writes to committing it.  wrap_core: as in ``open_sqlite``.
+    Raises: StoreUnusable: as ``open_sqlite``.
+    """
+    return _open_inline(directory, options=options or StoreOptions(), latency=latency, wrap_core=wrap_core)
+
+
+@asynccontextmanager
+async def _open_threaded(
+    directory: Path, *, options: StoreOptions, wrap_core: Callable[[CommitCore], CommitCore]
+) -> AsyncIterator[SqliteStore]:
+    path = directory / DATABASE_FILE
+    with DataLock(directory), _started(path, options) as (core, boot), _reader(path) as reader, _reader(path) as second:
+        writer = WriterThread(wrap_core(core), group_limit=options.group_limit, at_end=core.close)
+        writer.start()
+        try:
+            yield SqliteStore(writer, reader, boot=boot, path=path, options=options, thread_reader=second)
+        finally:
+            await writer.close()
+
+
+@asynccontextmanager
+async def _open_inline(
+    directory: Path,
+    *,
+    options: StoreOptions,
+    latency: Callable[[], float] | None,
+    wrap_core: Callable[[CommitCore], CommitCore],
+) -> AsyncIterator[SqliteStore]:
+    path = directory / DATABASE_FILE
+    with DataLock(directory), _started(path, options) as (core, boot), _reader(path) as reader:
+        async with TaskWriter(wrap_core(core), group_limit=options.group_limit, latency=latency) as writer:
+            yield SqliteStore(writer, reader, boot=boot, path=path, options=options, thread_reader=None)
+
+
+@contextmanager
+def _started(path: Path, options: StoreOptions) -> Iterator[tuple[SqliteCore, int]]:
+    """The core of a database that is there, up to date and of this boot."""
+    core = SqliteCore(partial(connect, path, options=options), path=path)
+    try:
+        boot = _boot(path, options)
+        core.open()
+    except sqlite3.Error as exc:
+        raise StoreUnusable(f"{path} cannot be opened: {exc}") from exc
+    _log.info("store.opened", path=str(path), boot=boot)
+    try:
+        yield core, boot
+    finally:
+        core.close()
+
+
+def _boot(path: Path, options: StoreOptions) -> int:
+    """Create or migrate, and count this start; durable before anything is written under its number."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    db = connect(path, options=options)
+    try:
+        migrate(db, path=str(path))
+        (number,) = db.execute("UPDATE boot SET number = number + 1 RETURNING number").fetchone()
+        return int(number)
+    finally:
+        db.close()
+
+
+@contextmanager
+def _reader(path: Path) -> Iterator[SqliteReader]:
+    reader = SqliteReader(connect_to_read(path), path=path)
+    try:
+        yield reader
+    finally:
+        reader.close()
