@@ -1,98 +1,144 @@
-"""Whole bodies beside the journal: one file each, named by what it holds, in a folder of its owner's.
+"""Whole bodies beside the journal: one file per content in a directory, or a dictionary.
 
-Above: the tool host, which keeps what is too long for the model. A blob is durable, its folder's entry included, before
-its handle is given out, so a record may name it. Files are written under another name and put in place whole, so nobody
-reads half of one. Files have mode 0600 and folders 0700.
+Above: tools whose results are too large for a record, and whatever else a record may name by handle. A blob is durable
+before ``put`` returns, so a record can name it; one that no record names is only waste.
 """
 
+import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import re
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
 
 _HANDLE: Final = re.compile(r"[0-9a-f]{64}")
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_THREADS: Final = 4
 
 
 class LocalBlobs:
-    """Implements ``store.contract.Blobs`` over a local directory, made when it is first written to."""
+    """Implements ``store.contract.Blobs`` over a directory, which is created by the first ``put``.
 
-    def __init__(self, directory: Path) -> None:
+    An owner's blobs lie in a folder named by a hash: names of people may be anything, names of folders may not.
+
+    Args: in_threads: without, the disk is waited for on the event loop, and runs are repeatable.
+    """
+
+    def __init__(self, directory: Path, *, in_threads: bool = True) -> None:
         self._directory = directory
+        self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
+        self._numbers = itertools.count()
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
-        """See the contract. Cancellation: waits until the file is in place or given up."""
-        handle = hashlib.sha256(data).hexdigest()
-        await anyio.to_thread.run_sync(_write, self._path(key, handle), data)
-        return handle
+        # Two puts of one content at once must not share a temporary file.
+        temporary = f"{os.getpid()}.{next(self._numbers)}.tmp"
+        write = partial(_write, self._folder(key), data, temporary=temporary)
+        if self._limit is None:
+            await anyio.lowlevel.checkpoint()
+            return write()
+        return await anyio.to_thread.run_sync(write, limiter=self._limit)
 
     async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
-        if _HANDLE.fullmatch(handle) is None:
+        """Raises: StoreUnavailable: it is there and cannot be read."""
+        if not _HANDLE.fullmatch(handle):
             return None
-        return await anyio.to_thread.run_sync(_read, self._path(key, handle), offset, size)
+        read = partial(_read, self._folder(key) / handle, offset=offset, size=size)
+        if self._limit is None:
+            await anyio.lowlevel.checkpoint()
+            return read()
+        return await anyio.to_thread.run_sync(read, limiter=self._limit)
 
-    def _path(self, key: ConversationKey, handle: str) -> Path:
-        """Owners are named by a digest: whatever a tenant or an owner is called, it cannot leave the directory."""
-        owner = hashlib.sha256(f"{key.tenant}/{key.owner}".encode()).hexdigest()
-        return self._directory / owner / handle[:2] / handle
+    def _folder(self, key: ConversationKey) -> Path:
+        # A slash can be in neither name, so no two owners share a hash's input.
+        return self._directory / hashlib.sha256(f"{key.tenant}/{key.owner}".encode()).hexdigest()[:32]
 
     def __repr__(self) -> str:
         return f"<LocalBlobs {self._directory}>"
 
 
 class MemoryBlobs:
-    """Implements ``store.contract.Blobs`` over a dictionary."""
+    """Implements ``store.contract.Blobs`` over a dictionary that outlives the stores which share it."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, str, str], bytes] = {}
+        self._data: dict[tuple[str, str, str], bytes] = {}
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
+        await anyio.lowlevel.checkpoint()
         handle = hashlib.sha256(data).hexdigest()
-        self._held[key.tenant, key.owner, handle] = data
+        self._data[key.tenant, key.owner, handle] = data
         return handle
 
     async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
-        data = self._held.get((key.tenant, key.owner, handle))
-        return None if data is None else data[offset : None if size is None else offset + size]
+        await anyio.lowlevel.checkpoint()
+        data = self._data.get((key.tenant, key.owner, handle))
+        if data is None:
+            return None
+        return data[offset:] if size is None else data[offset : offset + size]
 
     def __repr__(self) -> str:
-        return f"<MemoryBlobs blobs={len(self._held)}>"
+        return f"<MemoryBlobs blobs={len(self._data)}>"
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Flushes the folders also when the file is there: whoever wrote it may not have come so far."""
+def _write(folder: Path, data: bytes, *, temporary: str) -> str:
+    """A file that is there is whole: it was renamed into place after its flush."""
+    handle = hashlib.sha256(data).hexdigest()
+    path, unfinished = folder / handle, folder / temporary
     try:
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _put_in_place(path, data)
-        for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
-            _flush(folder)
+        if path.exists():
+            _flush_directory(folder)  # whoever renamed it may not have got this far yet
+            return handle
+        _make_directory(folder)
+        _write_new(unfinished, data)
+        unfinished.rename(path)
+        _flush_directory(folder)
     except OSError as exc:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
         raise _translated(exc, path) from exc
+    return handle
 
 
-def _put_in_place(path: Path, data: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+def _make_directory(folder: Path) -> None:
+    """``folder`` and what leads to it, durable."""
+    if folder.is_dir():
+        return
+    _make_directory(folder.parent)
+    folder.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+    _flush_directory(folder.parent)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
-def _read(path: Path, offset: int, size: int | None) -> bytes | None:
+def _flush_directory(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _read(path: Path, *, offset: int, size: int | None) -> bytes | None:
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -103,15 +149,7 @@ def _read(path: Path, offset: int, size: int | None) -> bytes | None:
         raise _translated(exc, path) from exc
 
 
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _translated(exc: OSError, path: Path) -> StoreError:
-    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if exc.errno in _NO_SPACE:
         return StoreFull(f"no space left for {path}, nothing was written: free some space")
-    return StoreUnavailable(f"blob {path} cannot be read or written: {exc.strerror or exc}")
+    return StoreUnavailable(f"{path} cannot be written or read: {exc}")

@@ -1,0 +1,95 @@
+"""What ``store.contract.Blobs`` promises, over every backend, on both event loops."""
+
+import hashlib
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.support.sample_records import KEY
+from torpor.records.ids import ConversationKey
+from torpor.store.blobs import LocalBlobs, MemoryBlobs
+from torpor.store.contract import Blobs
+
+DATA = bytes(range(256)) * 40
+OTHERS = (
+    ConversationKey("acme", "Ann", "c_1"),
+    ConversationKey("acme", "an", "n/c_1"),
+    ConversationKey("Acme", "ann", "c_1"),
+    ConversationKey("acmea", "nn", "c_1"),
+    ConversationKey("acme", "á", "c_1"),
+)
+
+
+@pytest.fixture(params=["memory", "local", "local inline"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    """Blobs of each kind, empty."""
+    match request.param:
+        case "memory":
+            return MemoryBlobs()
+        case "local":
+            return LocalBlobs(tmp_path / "data" / "blobs")
+        case _:
+            return LocalBlobs(tmp_path / "data" / "blobs", in_threads=False)
+
+
+async def test_a_blob_is_found_by_the_hash_of_its_content(blobs: Blobs) -> None:
+    handle = await blobs.put(KEY, DATA)
+    assert handle == hashlib.sha256(DATA).hexdigest()
+    assert await blobs.get(KEY, handle) == DATA
+
+
+async def test_an_empty_blob_is_a_blob(blobs: Blobs) -> None:
+    assert await blobs.get(KEY, await blobs.put(KEY, b"")) == b""
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "expected"),
+    [
+        (0, 3, DATA[:3]),
+        (5, None, DATA[5:]),
+        (5, 7, DATA[5:12]),
+        (len(DATA) - 2, 99, DATA[-2:]),
+        (len(DATA), 5, b""),
+        (len(DATA) + 5, None, b""),
+        (3, 0, b""),
+    ],
+)
+async def test_a_part_of_a_blob_is_read(blobs: Blobs, offset: int, size: int | None, expected: bytes) -> None:
+    handle = await blobs.put(KEY, DATA)
+    assert await blobs.get(KEY, handle, offset=offset, size=size) == expected
+
+
+async def test_equal_data_of_one_owner_has_one_handle_in_all_conversations(blobs: Blobs) -> None:
+    first = await blobs.put(KEY, DATA)
+    other = ConversationKey(KEY.tenant, KEY.owner, "c_2")
+    assert await blobs.put(other, DATA) == first
+    assert await blobs.get(other, first) == DATA
+
+
+@pytest.mark.parametrize("stranger", OTHERS, ids=lambda key: key.path)
+async def test_another_owner_does_not_find_a_blob_even_by_its_handle(blobs: Blobs, stranger: ConversationKey) -> None:
+    handle = await blobs.put(KEY, DATA)
+    assert await blobs.get(stranger, handle) is None
+    await blobs.put(stranger, DATA)
+    assert await blobs.get(stranger, handle) == DATA
+
+
+@pytest.mark.parametrize("handle", ["", "..", "../blobs", "0" * 64, "0" * 63, "A" * 64, "/etc/passwd", "0" * 64 + "\n"])
+async def test_what_is_no_known_handle_is_not_found(blobs: Blobs, handle: str) -> None:
+    await blobs.put(KEY, DATA)
+    assert await blobs.get(KEY, handle) is None
+
+
+async def test_puts_of_one_content_at_once_all_succeed(blobs: Blobs) -> None:
+    handles: list[str] = []
+
+    async def put() -> None:
+        handles.append(await blobs.put(KEY, DATA))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(put)
+    assert handles == [hashlib.sha256(DATA).hexdigest()] * 20
+    assert await blobs.get(KEY, handles[0]) == DATA
