@@ -157,8 +157,7 @@ def _received(state: ConversationState, record: MessageReceived) -> Conversation
     message = QueuedMessage(
         id=record.message_id, principal=record.principal, blocks=record.blocks, when_busy=record.when_busy
     )
-    interrupts = record.when_busy is WhenBusy.INTERRUPT and state.turn is not None
-    if not interrupts:
+    if record.when_busy is not WhenBusy.INTERRUPT:
         return msgspec.structs.replace(state, queued=(*state.queued, message))
     first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
     return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]))
@@ -214,6 +213,10 @@ def _asked(
 
 def _model_requested(state: ConversationState, record: ModelRequested) -> ConversationState:
     turn = _running(state, record)
+    if record.round != turn.round + (not turn.call):
+        raise BadHistory(f"record {record.seq} asks for round {record.round}, the last one was {turn.round}")
+    if record.preamble != state.preamble.digest:
+        raise BadHistory(f"record {record.seq} names preamble {record.preamble}, it is {state.preamble.digest}")
     view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
     if record.link != view.link.hex():
         raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
