@@ -1,0 +1,119 @@
+"""Each public record has one public face; private ones have none."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from torpor.conversation.publish import event_of, text_of
+from torpor.records.blocks import canonical, text_block
+from torpor.records.events import (
+    AnyEvent,
+    MessageReceivedEvent,
+    ReplyFinishedEvent,
+    ToolFinishedEvent,
+    ToolLateEvent,
+    ToolStartedEvent,
+    TurnCancelledEvent,
+    TurnFailedEvent,
+    TurnFinishedEvent,
+    TurnStartedEvent,
+)
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import (
+    PUBLIC_RECORDS,
+    AttemptStarted,
+    ConversationCreated,
+    Effect,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    StepKind,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+)
+
+HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2}
+EVENT_HEAD: dict[str, Any] = {"event": 5, "at_us": 7, "turn": 2}
+CALL = CallId("call")
+SAID = (
+    canonical({"type": "thinking", "thinking": "secret", "signature": "s"}),
+    text_block("one "),
+    text_block("two"),
+    canonical({"type": "tool_use", "id": "call", "name": "pay", "input": {"card": "secret"}}),
+)
+
+PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
+    (
+        MessageReceived(**HEAD, message_id=MessageId("m"), principal="ann", blocks=(text_block("hi"),), cleaned=3),
+        MessageReceivedEvent(**EVENT_HEAD, message_id=MessageId("m"), principal="ann", text="hi", cleaned=3),
+    ),
+    (
+        TurnPrepared(**HEAD, messages=(MessageId("m"),)),
+        TurnStartedEvent(**EVENT_HEAD, messages=(MessageId("m"),)),
+    ),
+    (
+        ModelReplied(**HEAD, call="2-1-1", round=1, blocks=SAID, stop_reason="tool_use"),
+        ReplyFinishedEvent(**EVENT_HEAD, call="2-1-1", text="one two", tool_calls=1, stop_reason="tool_use"),
+    ),
+    (
+        ToolStarted(**HEAD, call_id=CALL, name="pay", effect=Effect.WRITE, idempotency_key="secret"),
+        ToolStartedEvent(**EVENT_HEAD, call_id=CALL, name="pay", effect=Effect.WRITE),
+    ),
+    (
+        ToolFinished(**HEAD, call_id=CALL, name="pay", outcome=Outcome.DENIED, block=text_block("secret")),
+        ToolFinishedEvent(**EVENT_HEAD, call_id=CALL, name="pay", outcome=Outcome.DENIED),
+    ),
+    (
+        LateResult(**HEAD, call_id=CALL, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=text_block("secret")),
+        ToolLateEvent(**EVENT_HEAD, call_id=CALL, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED),
+    ),
+    (TurnFinished(**HEAD), TurnFinishedEvent(**EVENT_HEAD)),
+    (
+        TurnCancelled(**HEAD, reason="client", note=text_block("secret"), partial=SAID[:2]),
+        TurnCancelledEvent(**EVENT_HEAD, reason="client", text="one "),
+    ),
+    (
+        TurnFailed(**HEAD, code="crashed", detail="why", note=text_block("secret"), partial=SAID[:3]),
+        TurnFailedEvent(**EVENT_HEAD, code="crashed", detail="why", text="one two"),
+    ),
+]
+
+PRIVATE: list[JournalRecord] = [
+    ConversationCreated(agent="clerk"),
+    PreambleChanged(digest="d", body=canonical({})),
+    AttemptStarted(step=StepKind.RUN_TOOLS, round=1, attempt=2),
+    ModelRequested(call="c", round=1, preamble="d", link="l", sections={}),
+    ModelFailed(call="c", round=1, code="model_unavailable"),
+]
+
+
+@pytest.mark.parametrize(("record", "event"), PUBLIC)
+def test_a_public_record_shows_what_people_may_see_and_no_more(record: JournalRecord, event: AnyEvent) -> None:
+    assert event_of(record) == event
+    assert b"secret" not in msgspec.json.encode(event)
+
+
+@pytest.mark.parametrize("record", PRIVATE)
+def test_a_private_record_has_no_event(record: JournalRecord) -> None:
+    assert event_of(record) is None
+
+
+def test_every_kind_of_record_is_either_public_or_private() -> None:
+    public, private = {type(record) for record, _ in PUBLIC}, {type(record) for record in PRIVATE}
+    assert public == set(PUBLIC_RECORDS)
+    assert public | private == set(get_args(JournalRecord))
+
+
+def test_what_people_read_of_blocks_is_their_text_joined_as_it_was_streamed() -> None:
+    assert text_of(SAID) == "one two"
+    assert text_of(()) == ""

@@ -1,0 +1,87 @@
+"""The fold as bytes and back; any doubt about the bytes is an error, never another state."""
+
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torpor.conversation.snapshot import BadSnapshot, decode_snapshot, encode_snapshot
+from torpor.conversation.state import ConversationState, QueuedMessage, TurnState
+from torpor.conversation.view import View, preamble_of
+from torpor.records.blocks import text_block
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import Usage, WhenBusy
+
+STATE = ConversationState(
+    seq=12,
+    event=7,
+    agent="clerk",
+    title="errands\nand more",
+    turns=3,
+    preamble=preamble_of({"model": "m", "system": [{"type": "text", "text": "two\nlines"}]}),
+    view=View().extended("user", [text_block("naïve \n")]).extended("assistant", [text_block("yes")]),
+    notes=(text_block("[note]"),),
+    lost_calls=(CallId("a"), CallId("b")),
+    last_usage=Usage(input_tokens=3, output_tokens=4),
+    measured_bytes=20,
+)
+
+
+@pytest.mark.parametrize("state", [STATE, ConversationState()])
+def test_a_state_comes_back_as_it_was(state: ConversationState) -> None:
+    assert decode_snapshot(encode_snapshot(state)) == state
+
+
+def test_a_state_that_comes_back_can_be_extended_like_the_first_one() -> None:
+    more = [text_block("more")]
+    assert decode_snapshot(encode_snapshot(STATE)).view.extended("user", more) == STATE.view.extended("user", more)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"turn": TurnState(number=4, messages=(MessageId("m"),), principal="ann")},
+        {"queued": (QueuedMessage(id=MessageId("m"), principal="ann", blocks=(), when_busy=WhenBusy.QUEUE),)},
+    ],
+)
+def test_no_snapshot_is_taken_while_a_turn_runs_or_a_message_waits(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="between turns only"):
+        encode_snapshot(msgspec.structs.replace(STATE, **changes))
+
+
+@given(st.integers(0, len(encode_snapshot(STATE)) - 1), st.integers(1, 255))
+def test_a_changed_byte_is_noticed(place: int, change: int) -> None:
+    data = bytearray(encode_snapshot(STATE))
+    data[place] ^= change
+    with pytest.raises(BadSnapshot):
+        decode_snapshot(bytes(data))
+
+
+@given(st.integers(0, len(encode_snapshot(STATE)) - 1))
+def test_a_snapshot_cut_short_is_noticed(length: int) -> None:
+    with pytest.raises(BadSnapshot):
+        decode_snapshot(encode_snapshot(STATE)[:length])
+
+
+@given(st.binary(max_size=40))
+def test_other_bytes_are_no_snapshot(data: bytes) -> None:
+    with pytest.raises(BadSnapshot):
+        decode_snapshot(data)
+
+
+def sealed(rest: bytes) -> bytes:
+    """``rest`` under a checksum that fits, as another program might write it."""
+    return b"%08x" % zlib.crc32(rest) + rest
+
+
+@pytest.mark.parametrize("rest", [b"", b"no newline", b"{}\n", b'{"seq":"one"}\n', b"\n"])
+def test_facts_that_cannot_be_read_are_noticed_under_a_good_checksum(rest: bytes) -> None:
+    with pytest.raises(BadSnapshot, match="facts of the snapshot"):
+        decode_snapshot(sealed(rest))
+
+
+def test_text_of_another_length_is_noticed_under_a_good_checksum() -> None:
+    with pytest.raises(BadSnapshot, match="bytes of text, expected"):
+        decode_snapshot(sealed(encode_snapshot(STATE)[8:] + b"x"))

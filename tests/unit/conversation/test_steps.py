@@ -1,0 +1,118 @@
+"""The one next step of every kind of state."""
+
+import msgspec
+import pytest
+
+from torpor.conversation.state import CallState, CallStatus, ConversationState, QueuedMessage, TurnState
+from torpor.conversation.steps import (
+    CallModel,
+    FinishTurn,
+    Lane,
+    PrepareTurn,
+    Rest,
+    RunTools,
+    Step,
+    StepOptions,
+    TurnEnd,
+    next_step,
+)
+from torpor.records.blocks import text_block
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import Outcome, WhenBusy
+
+OPTIONS = StepOptions(step_limit=3, attempts_max=2)
+ASKED = TurnState(number=1, messages=(MessageId("m_1"),), principal="ann", round=1, call="1-1-1", attempts=1)
+REPLIED = msgspec.structs.replace(ASKED, call="", attempts=0, reply=(text_block("hello"),))
+INTENDED = CallState(id=CallId("a"), name="pay", arguments=msgspec.Raw(b"{}"))
+STARTED = CallState(id=CallId("b"), name="look", arguments=msgspec.Raw(b"{}"), status=CallStatus.STARTED)
+SETTLED = CallState(
+    id=CallId("c"),
+    name="pay",
+    arguments=msgspec.Raw(b"{}"),
+    status=CallStatus.SETTLED,
+    outcome=Outcome.SUCCEEDED,
+    result=text_block("paid"),
+)
+
+
+def waiting(name: str, when_busy: WhenBusy = WhenBusy.QUEUE) -> QueuedMessage:
+    return QueuedMessage(id=MessageId(name), principal="ann", blocks=(text_block(name),), when_busy=when_busy)
+
+
+def step_of(turn: TurnState | None, *queued: QueuedMessage) -> Step:
+    return next_step(ConversationState(turns=1, turn=turn, queued=queued), Lane.TURN, OPTIONS, 0)
+
+
+def with_calls(*calls: CallState, attempts: int = 0, round_: int = 1) -> TurnState:
+    return msgspec.structs.replace(REPLIED, calls=calls, attempts=attempts, round=round_)
+
+
+def test_nothing_waits_and_nothing_runs_so_it_rests() -> None:
+    assert step_of(None) == Rest()
+
+
+@pytest.mark.parametrize("when_busy", WhenBusy)
+def test_the_first_message_that_waits_gets_a_turn_of_its_own(when_busy: WhenBusy) -> None:
+    step = step_of(None, waiting("m_2", when_busy), waiting("m_3", WhenBusy.STEER))
+    assert step == PrepareTurn(turn=2, messages=(MessageId("m_2"),))
+
+
+def test_a_turn_begins_with_a_model_call_that_steering_messages_join() -> None:
+    turn = TurnState(number=1, messages=(MessageId("m_1"),), principal="ann")
+    step = step_of(turn, waiting("m_2", WhenBusy.STEER), waiting("m_3"), waiting("m_4", WhenBusy.STEER))
+    assert step == CallModel(turn=1, round=1, attempt=1, joined=(MessageId("m_2"), MessageId("m_4")))
+
+
+def test_a_model_call_without_a_reply_is_made_again_as_it_was() -> None:
+    assert step_of(ASKED, waiting("m_2", WhenBusy.STEER)) == CallModel(turn=1, round=1, attempt=2)
+
+
+def test_a_model_call_that_used_up_its_attempts_ends_the_turn() -> None:
+    step = step_of(msgspec.structs.replace(ASKED, attempts=2))
+    detail = "a model call of round 1 did not survive 2 attempts"
+    assert step == FinishTurn(turn=1, end=TurnEnd.FAILED, code="crashed", detail=detail)
+
+
+def test_a_reply_without_calls_ends_the_turn() -> None:
+    assert step_of(REPLIED, waiting("m_2", WhenBusy.STEER)) == FinishTurn(turn=1, end=TurnEnd.FINISHED)
+
+
+def test_an_empty_reply_ends_the_turn() -> None:
+    assert step_of(msgspec.structs.replace(REPLIED, reply=())) == FinishTurn(turn=1, end=TurnEnd.FINISHED)
+
+
+def test_open_calls_are_run_in_the_models_order() -> None:
+    step = step_of(with_calls(INTENDED, SETTLED, STARTED))
+    assert step == RunTools(turn=1, round=1, attempt=1, calls=(INTENDED.id, STARTED.id))
+
+
+def test_calls_that_were_begun_before_are_run_again_as_another_attempt() -> None:
+    step = step_of(with_calls(STARTED, attempts=1))
+    assert step == RunTools(turn=1, round=1, attempt=2, calls=(STARTED.id,))
+
+
+def test_calls_that_used_up_their_attempts_end_the_turn_and_are_named() -> None:
+    step = step_of(with_calls(INTENDED, STARTED, SETTLED, attempts=2))
+    detail = "tools look, pay of round 1 did not survive 2 attempts"
+    assert step == FinishTurn(turn=1, end=TurnEnd.FAILED, code="crashed", detail=detail)
+
+
+def test_settled_calls_go_back_to_the_model_and_steering_messages_join() -> None:
+    step = step_of(with_calls(SETTLED), waiting("m_2"), waiting("m_3", WhenBusy.STEER))
+    assert step == CallModel(turn=1, round=2, attempt=1, joined=(MessageId("m_3"),))
+
+
+def test_the_step_limit_ends_the_turn() -> None:
+    step = step_of(with_calls(SETTLED, round_=3))
+    detail = "3 model calls in one turn, the limit is 3"
+    assert step == FinishTurn(turn=1, end=TurnEnd.FAILED, code="step_limit", detail=detail)
+
+
+@pytest.mark.parametrize("turn", [ASKED, REPLIED, with_calls(STARTED), with_calls(SETTLED)])
+def test_a_message_that_interrupts_ends_the_turn_wherever_it_stands(turn: TurnState) -> None:
+    step = step_of(turn, waiting("m_2"), waiting("m_3", WhenBusy.INTERRUPT))
+    assert step == FinishTurn(turn=1, end=TurnEnd.INTERRUPTED)
+
+
+def test_a_turn_that_needs_no_more_attempts_is_not_ended_by_their_count() -> None:
+    assert step_of(msgspec.structs.replace(REPLIED, attempts=9)) == FinishTurn(turn=1, end=TurnEnd.FINISHED)
