@@ -40,11 +40,12 @@ class LocalBlobs:
         self._directory = directory
         self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
         self._numbers = itertools.count()
+        self._durable: set[Path] = set()
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
         # Two puts of one content at once must not share a temporary file.
         temporary = f"{os.getpid()}.{next(self._numbers)}.tmp"
-        write = partial(_write, self._folder(key), data, temporary=temporary)
+        write = partial(self._write, self._folder(key), data, temporary=temporary)
         if self._limit is None:
             await anyio.lowlevel.checkpoint()
             return write()
@@ -59,6 +60,31 @@ class LocalBlobs:
             await anyio.lowlevel.checkpoint()
             return read()
         return await anyio.to_thread.run_sync(read, limiter=self._limit)
+
+    def _write(self, folder: Path, data: bytes, *, temporary: str) -> str:
+        """A file that is there is whole: it was renamed into place after its flush."""
+        handle = hashlib.sha256(data).hexdigest()
+        path, unfinished = folder / handle, folder / temporary
+        try:
+            self._make_durable(folder)
+            if not path.exists():
+                _write_new(unfinished, data)
+                unfinished.rename(path)
+            _flush_directory(folder)  # also for a file that is there: its writer may not have come this far
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            raise _translated(exc, path) from exc
+        return handle
+
+    def _make_durable(self, folder: Path) -> None:
+        """``folder``, our directory and their entries; once per process: one before may have crashed."""
+        if folder not in self._durable:
+            self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            folder.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+            _flush_directory(folder.parent)
+            _flush_directory(folder.parent.parent)
+            self._durable.add(folder)
 
     def _folder(self, key: ConversationKey) -> Path:
         # A slash can be in neither name, so no two owners share a hash's input.
@@ -89,34 +115,6 @@ class MemoryBlobs:
 
     def __repr__(self) -> str:
         return f"<MemoryBlobs blobs={len(self._data)}>"
-
-
-def _write(folder: Path, data: bytes, *, temporary: str) -> str:
-    """A file that is there is whole: it was renamed into place after its flush."""
-    handle = hashlib.sha256(data).hexdigest()
-    path, unfinished = folder / handle, folder / temporary
-    try:
-        if path.exists():
-            _flush_directory(folder)  # whoever renamed it may not have got this far yet
-            return handle
-        _make_directory(folder)
-        _write_new(unfinished, data)
-        unfinished.rename(path)
-        _flush_directory(folder)
-    except OSError as exc:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise _translated(exc, path) from exc
-    return handle
-
-
-def _make_directory(folder: Path) -> None:
-    """``folder`` and what leads to it, durable."""
-    if folder.is_dir():
-        return
-    _make_directory(folder.parent)
-    folder.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
-    _flush_directory(folder.parent)
 
 
 def _write_new(path: Path, data: bytes) -> None:
