@@ -54,12 +54,13 @@ def effect_faults(accounts: dict[str, Account], deeds: dict[str, Deeds]) -> Iter
         for call in account.calls.values():
             key = call.started["idempotency_key"] if call.started else ""
             known.add(key)
-            yield from _call_faults(f"{path} call {call.id}", call, deeds.get(key, Deeds()))
+            given_up = account.turns[call.turn].code == "crashed"
+            yield from _call_faults(f"{path} call {call.id}", call, deeds.get(key, Deeds()), given_up=given_up)
     for key in deeds.keys() - known:
         yield f"a tool ran under key {key}, of which no journal knows"
 
 
-def _call_faults(where: str, call: Call, did: Deeds) -> Iterator[str]:
+def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Iterator[str]:
     if len(did.effects) > 1:
         yield f"{where}: took effect {len(did.effects)} times"
     run = call.result.partition("run=")[2].split()[:1]
@@ -76,7 +77,7 @@ def _call_faults(where: str, call: Call, did: Deeds) -> Iterator[str]:
     elif call.outcome == "unknown":
         if "unknown" not in call.result.lower():
             yield f"{where}: the model is not told that the outcome is unknown: {call.result!r}"
-        if call.name in READS | ASKED_OR_KEYED:
+        if call.name in READS | ASKED_OR_KEYED and not given_up:
             yield f"{where}: is unknown, though there was a way to tell"
     if call.name not in READS | ASKED_OR_KEYED and len(did.started) > 1:
         yield f"{where}: ran {len(did.started)} times, though it keeps no key and cannot be asked"
@@ -131,6 +132,8 @@ def _request_faults(
     bodies: dict[str, dict[str, Any]],
 ) -> Iterator[str]:
     for line in started.get(request["link"], ()):
+        if line["preamble"] != request["preamble"]:
+            continue  # asked while its commit was under way, which a kill undid
         where = f"{path} request {line['run']}"
         rest = {name: value for name, value in line["body"].items() if name != "messages"}
         if rest != bodies.get(line["preamble"]):

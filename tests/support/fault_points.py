@@ -5,11 +5,9 @@ the wire, so a kind that is added gets its points here without anybody's doing, 
 point fails until it reaches the new ones.
 """
 
-import json
-import os
 import signal
 from collections import Counter
-from typing import Final, NoReturn, get_args
+from typing import Any, Final, NoReturn, Protocol, get_args
 
 from torpor.records.frames import AnyServerFrame
 from torpor.records.journal import JournalRecord
@@ -43,26 +41,32 @@ def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
+class Announce(Protocol):
+    """Tells the test, at once, in a line of its own."""
+
+    def __call__(self, **facts: Any) -> None: ...
+
+
 class Trap:
     """Counts how often each point is passed, and stops this process at one of them for good.
 
-    Held, the process says so with a line of JSON on ``announce_fd`` and blocks its event loop until it is killed.
+    Held, the process says so and blocks its event loop until it is killed.
     """
 
-    def __init__(self, point: str = "", *, nth: int = 1, announce_fd: int) -> None:
+    def __init__(self, point: str = "", *, nth: int = 1, announce: Announce) -> None:
         self._point = point
         self._nth = nth
-        self._announce_fd = announce_fd
-        self._passed = Counter[str]()
+        self._announce = announce
+        self.passed = Counter[str]()
+        """How often each point was passed so far."""
 
     def reach(self, point: str) -> None:
         """This process is at ``point``; returns unless it is the one to stop at."""
-        self._passed[point] += 1
-        if point == self._point and self._passed[point] == self._nth:
+        self.passed[point] += 1
+        if point == self._point and self.passed[point] == self._nth:
             self._hold()
 
     def _hold(self) -> NoReturn:
-        line = json.dumps({"held": self._point, "nth": self._nth}) + "\n"
-        os.write(self._announce_fd, line.encode())
+        self._announce(held=self._point, nth=self._nth)
         while True:
             signal.pause()

@@ -91,7 +91,7 @@ class Turn:
     @property
     def answered(self) -> set[str]:
         """The messages that the last reply names."""
-        return set(_NAMED.findall(self.answer))
+        return named_in(self.answer)
 
 
 @dataclass(kw_only=True)
@@ -106,6 +106,11 @@ class Account:
     taken_at: dict[str, int] = field(default_factory=dict)
     """Message id to the seq of the record that took it."""
     faults: list[str] = field(default_factory=list)
+
+
+def named_in(answer: str) -> set[str]:
+    """The messages that an answer names."""
+    return set(_NAMED.findall(answer))
 
 
 def text_of(blocks: list[dict[str, Any]]) -> str:

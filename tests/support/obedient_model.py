@@ -6,6 +6,7 @@ A message says what it wants in brackets at its end: its own id, and what to do 
     [m7: look_up, pay_keyed]        call these tools side by side, then answer
     [m7: hold]                      begin to speak, wait until somebody releases m7, then answer
     [m7: fail]                      begin to speak, then break down
+    [m7: echo]                      answer with the message itself
 
 An answer names every message it answers, so that others can count. The log outlives the process; a line is a request
 with its body, or the end of one. Each request has a run of its own, which the reply carries as its request id.
@@ -47,26 +48,19 @@ class Wish(msgspec.Struct, frozen=True):
 class ObedientModel:
     """Implements ``model.contract.Model``; ``home`` holds its log and the folder of what is released."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, keeps_log: bool = True) -> None:
         self._log = home / "model.jsonl"
         self._released = home / "released"
+        self._keeps_log = keeps_log
         self._numbers = count(1)
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
         body = json.loads(request_body(request.preamble, request.view))
-        self._note(
-            {
-                "what": "started",
-                "run": run,
-                "call": request.call,
-                "preamble": request.preamble.digest,
-                "link": request.view.link.hex(),
-                "body": body,
-            }
-        )
+        digest, link = request.preamble.digest, request.view.link.hex()
+        self._note(what="started", run=run, call=request.call, preamble=digest, link=link, body=body)
         blocks, stop_reason = await self._said(body["messages"], sink)
-        self._note({"what": "ended", "run": run})
+        self._note(what="ended", run=run)
         return ModelReply(
             blocks=blocks, stop_reason=stop_reason, usage=Usage(input_tokens=1, output_tokens=1), request_id=run
         )
@@ -91,9 +85,12 @@ class ObedientModel:
         sink.text(names)
         await anyio.lowlevel.checkpoint()
         sink.text(".")
-        return (text_block(f"Answered {names}."),), "end_turn"
+        rest = f" {_last_text(open_part)}" if "echo" in last.doings else ""
+        return (text_block(f"Answered {names}.{rest}"),), "end_turn"
 
-    def _note(self, line: dict[str, Any]) -> None:
+    def _note(self, **line: Any) -> None:
+        if not self._keeps_log:
+            return
         log = os.open(self._log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         try:
             os.write(log, json.dumps(line).encode() + b"\n")
@@ -123,6 +120,11 @@ def _wishes(messages: list[dict[str, Any]]) -> list[Wish]:
         for text in said
         for found in WISH.finditer(text)
     ]
+
+
+def _last_text(messages: list[dict[str, Any]]) -> str:
+    text: str = messages[-1]["content"][-1]["text"]
+    return text
 
 
 def _was_called(messages: list[dict[str, Any]], wish: Wish) -> bool:

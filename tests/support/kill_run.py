@@ -1,0 +1,135 @@
+"""One run of the kill test: servers that are killed one after the other while visitors go through their scenario.
+
+Each server is told the point at which it is to be held; there it gets SIGKILL. The next one starts with another system
+prompt and without a client, until nothing is due any more; only then may the clients come back. After the last one has
+ended in peace the judges look at what is left: the database, the tools' book, the model's log, the clients' log.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tests.support.client_checker import client_faults
+from tests.support.effects_checker import deeds_of, effect_faults, lines_of, model_faults
+from tests.support.gate import Gate, open_gate
+from tests.support.journal_checker import account_of, journal_faults, read_journals
+from tests.support.server_process import Fault, ServerProcess, server_process
+from tests.support.visitor import Visitor
+from torpor.client.options import ClientOptions
+from torpor.client.torpor_client import TorporClient
+
+HOME = Path(__file__).parent / "kill_home"
+DEADLINE_S = 120.0
+_IMPATIENT = ClientOptions(backoff_s=0.05, backoff_max_s=0.1)
+
+
+class KillRun:
+    """A folder with a home and a data folder of its own, and what happens in it."""
+
+    def __init__(self, folder: Path, *, conversations: int = 1) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self._released = self.home / "released"
+        self._conversations = conversations
+        self.passed: dict[str, int] = {}
+        """How often the last server passed each point."""
+        self._lives = 0
+        self._visitors: list[Visitor] = []
+        self._are_visiting = False
+        self._are_done = anyio.Event()
+        shutil.copytree(HOME, self.home)
+        self._released.mkdir()
+
+    async def survive(self, plan: Sequence[Fault]) -> list[Fault]:
+        """Go through the scenario; returns those of ``plan`` that were reached.
+
+        A fault that the scenario ends without reaching ends the run, with those behind it untried.
+        """
+        reached: list[Fault] = []
+        with anyio.fail_after(DEADLINE_S):
+            async with open_gate() as gate, anyio.create_task_group() as tasks:
+                for fault in (*plan, None):
+                    async with server_process(self.folder, fault=fault) as server:
+                        if await self._serves_to_the_end(server, gate, tasks):
+                            break
+                        assert fault is not None
+                        reached.append(fault)
+                        await server.kill()
+                    self._prepare_next(gate)
+                tasks.cancel_scope.cancel()
+        return reached
+
+    def faults(self) -> list[str]:
+        """What the judges find."""
+        journals = read_journals(self.folder / "data" / "torpor.db")
+        accounts = {path: account_of(journal) for path, journal in journals.items()}
+        book, model = lines_of(self.home / "book.jsonl"), lines_of(self.home / "model.jsonl")
+        client = lines_of(self.folder / "client.jsonl")
+        found = [fault for path in journals for fault in journal_faults(journals[path], accounts[path])]
+        found += effect_faults(accounts, deeds_of(book))
+        found += model_faults(journals, accounts, model)
+        found += client_faults(journals, accounts, client)
+        if len(journals) != self._conversations:
+            found.append(f"{len(journals)} conversations are left, expected {self._conversations}")
+        return found
+
+    async def _serves_to_the_end(self, server: ServerProcess, gate: Gate, tasks: anyio.abc.TaskGroup) -> bool:
+        """False when the server is held at its fault."""
+        self._lives += 1
+        if not await server.until("idle"):
+            return False
+        (self._released / "everything").unlink(missing_ok=True)
+        gate.open(server.port)
+        if not self._are_visiting:
+            self._are_visiting = True
+            tasks.start_soon(self._visit, gate.url, server.token)
+        for visitor in self._visitors:
+            visitor.server_changed()
+        if await self._is_held(server) or not await server.stop():
+            return False
+        self.passed = server.passed
+        return True
+
+    async def _is_held(self, server: ServerProcess) -> bool:
+        """Wait for the server to be held or for the visitors to be done."""
+        held = False
+
+        async def wait_for_the_visitors() -> None:
+            await self._are_done.wait()
+            waiting.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(wait_for_the_visitors)
+            held = await server.until("held")
+            waiting.cancel_scope.cancel()
+        return held
+
+    def _prepare_next(self, gate: Gate) -> None:
+        """Let nobody in, let nobody who waits wait on, and give the agent another system prompt."""
+        gate.shut()
+        (self._released / "everything").touch()
+        agent = self.home / "config" / "agents" / "clerk.toml"
+        text = agent.read_text().replace(f"Edition {self._lives - 1}.", f"Edition {self._lives}.")
+        agent.write_text(text)
+
+    async def _visit(self, url: str, token: str) -> None:
+        names = [f"c{number}" for number in range(1, self._conversations + 1)]
+        with (self.folder / "client.jsonl").open("a", encoding="utf-8") as log:
+
+            def note(line: dict[str, Any]) -> None:
+                log.write(json.dumps(line) + "\n")
+
+            async with (
+                TorporClient(url, token, options=_IMPATIENT) as client,
+                TorporClient(url, token, options=_IMPATIENT) as onlooker,
+                anyio.create_task_group() as tasks,
+            ):
+                for name in names:
+                    visitor = Visitor(client, onlooker, name, home=self.home, log=note, lives=lambda: self._lives)
+                    self._visitors.append(visitor)
+                    tasks.start_soon(visitor.live)
+        self._are_done.set()

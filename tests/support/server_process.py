@@ -1,0 +1,113 @@
+"""A server of the kill test as a process of its own, and what it says of itself."""
+
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+ROOT = Path(__file__).parents[2]
+"""From where ``tests`` can be imported."""
+_LINE_BYTES_MAX = 65_536
+# structlog imports rich where it is installed, which is half of what a start costs.
+_START = "import sys; sys.modules['rich'] = None; from tests.support.kill_server import main; main(sys.argv[1:])"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """The point to be killed at, and at which passage."""
+
+    point: str
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.point}#{self.nth}"
+
+
+class ServerEnded(Exception):
+    """The process ended by itself; its text is the end of what it logged."""
+
+
+class ServerProcess:
+    """Made by ``server_process``; its facts come in order."""
+
+    def __init__(self, process: anyio.abc.Process, *, log: Path) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._lines = BufferedByteReceiveStream(process.stdout)
+        self._log = log
+        self.url = ""
+        self.token = ""
+        self.passed: dict[str, int] = {}
+        """Points, and how often each was passed; known once it has ended in peace."""
+
+    @property
+    def port(self) -> int:
+        port = urlsplit(self.url).port
+        assert port is not None
+        return port
+
+    async def fact(self) -> dict[str, Any]:
+        """The next thing it says. Raises: ServerEnded: it has ended."""
+        try:
+            line = await self._lines.receive_until(b"\n", _LINE_BYTES_MAX)
+        except (anyio.EndOfStream, anyio.IncompleteRead):
+            raise ServerEnded(self._log.read_text()[-4000:]) from None
+        fact: dict[str, Any] = json.loads(line)
+        if "ready" in fact:
+            self.url, self.token = fact["ready"], fact["token"]
+        self.passed = fact.get("passed", self.passed)
+        return fact
+
+    async def until(self, what: str) -> bool:
+        """Whether it says ``what``; False when it is held at its fault first."""
+        while not (fact := await self.fact()).keys() & {what, "held"}:
+            pass
+        return what in fact
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> bool:
+        """SIGTERM; whether it ended in peace. False when it is held at its fault on the way.
+
+        Raises: ServerEnded: it ended with an error.
+        """
+        self._process.send_signal(signal.SIGTERM)
+        if not await self.until("ended"):
+            return False
+        if (code := await self._process.wait()) != 0:
+            raise ServerEnded(f"exit code {code}")
+        return True
+
+
+@asynccontextmanager
+async def server_process(
+    folder: Path, *, fault: Fault | None = None, model: str = "obedient"
+) -> AsyncIterator[ServerProcess]:
+    """Serve ``folder/home`` with ``folder/data``; killed when the block ends, if it lives then."""
+    log = folder / "server.log"
+    command = [sys.executable, "-c", _START, "--model", model]
+    command += ["--home", str(folder / "home"), "--data", str(folder / "data")]
+    if fault is not None:
+        command += ["--fault", fault.point, "--nth", str(fault.nth)]
+    with log.open("ab") as stderr:
+        process = await anyio.open_process(command, stderr=stderr, stdin=None, cwd=ROOT)
+    async with process:
+        try:
+            yield ServerProcess(process, log=log)
+        finally:
+            with anyio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
