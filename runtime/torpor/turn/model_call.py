@@ -12,7 +12,7 @@ import msgspec
 from torpor.conversation.publish import text_of
 from torpor.errors import ProviderError, ProviderUnavailable, StoreError
 from torpor.model.contract import Model, ModelReply, ModelRequest
-from torpor.records.blocks import Block, canonical, head_of, text_block
+from torpor.records.blocks import Block, BlockHead, canonical, head_of, text_block
 from torpor.records.events import Delta
 from torpor.turn.contract import Journal
 
@@ -52,9 +52,11 @@ class ReplySoFar:
     def partial(self) -> tuple[Block, ...]:
         """What is worth keeping of a reply that was cut: finished text and thinking, and the text so far.
 
-        Calls are left out, since nothing will answer them, and so is everything when no text was said at all.
+        Calls are left out, since nothing will answer them, text that says nothing, since the API refuses it, and
+        everything when no text was said at all.
         """
-        kept = [block for block in self._blocks if head_of(block).type != "tool_use"]
+        heads = ((block, head_of(block)) for block in self._blocks)
+        kept = [block for block, head in heads if head.type != "tool_use" and not _is_blank(head)]
         if (rest := "".join(self._pieces)).strip():
             kept.append(text_block(rest))
         return tuple(kept) if text_of(kept).strip() else ()
@@ -121,7 +123,7 @@ def storable(reply: ModelReply) -> ModelReply:
     unusable = dict(reply.unusable)
     for block in reply.blocks:
         head = head_of(block)
-        if head.type == "text" and not head.text.strip():
+        if _is_blank(head):
             continue
         if head.type == "tool_use" and not bytes(head.input).startswith(b"{"):
             found = bytes(head.input)[:40].decode(errors="replace")
@@ -130,3 +132,8 @@ def storable(reply: ModelReply) -> ModelReply:
         else:
             blocks.append(block)
     return msgspec.structs.replace(reply, blocks=tuple(blocks), unusable=unusable)
+
+
+def _is_blank(head: BlockHead) -> bool:
+    """Whether it is a text block that says nothing."""
+    return head.type == "text" and not head.text.strip()
