@@ -74,6 +74,7 @@ class Actor:
         "_is_resting",
         "_journal",
         "_parts",
+        "_recovers",
         "_snapshot",
         "_stray_count",
         "_unanswered",
@@ -97,6 +98,7 @@ class Actor:
         self._stray_count = 0
         self._changed: anyio.Event | None = None
         self._is_resting = True
+        self._recovers = False
 
     @property
     def journal(self) -> Journal | None:
@@ -111,6 +113,7 @@ class Actor:
         """
         journal = await self._thawed(lease)
         self._signal(Signal.LOADED)
+        self._recovers = self._has_work(journal)
         while True:
             while self._has_work(journal):  # again: a command may be taken while the last turn comes to rest
                 await self._awake(journal)
@@ -187,7 +190,9 @@ class Actor:
                 options=parts.turn,
                 tasks=tasks,
                 strays=self,
+                recovers=self._recovers,
             )
+            self._recovers = False
             tasks.start_soon(self._serve_beside, journal)
             await self._interpreter.run()
             while self._stray_count:

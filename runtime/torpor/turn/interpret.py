@@ -66,7 +66,9 @@ class Interpreter:
         options: TurnOptions,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
+        recovers: bool = False,
     ) -> None:
+        """Args: recovers: whether a life before this one may have asked the model already and left no record of it."""
         self._key = key
         self._journal = journal
         self._agent = agent
@@ -77,6 +79,7 @@ class Interpreter:
         self._options = options
         self._tasks = tasks
         self._strays = strays
+        self._recovers = recovers
         self._scope: anyio.CancelScope | None = None
         self._stopping = ""
         self._when_ended: list[Callable[[], None]] = []
@@ -146,12 +149,16 @@ class Interpreter:
         if self._stopping:
             self._cut(self._stopping, partial=())
             return
+        may_repeat = self._recovers or step.attempt > 1
         if isinstance(step, CallModel):
-            await self._call_model(step, self._agent)
+            self._recovers = False
+            await self._call_model(step, self._agent, may_repeat=may_repeat)
         else:
+            self._recovers = self._recovers and step.attempt == 1  # later attempts are on record before they act
             await self._run_tools(step, self._agent)
 
-    async def _call_model(self, step: CallModel, agent: Agent) -> None:
+    async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
+        """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""
         state = self._journal.state
         call = f"{step.turn}-{step.round}-{step.attempt}"
         view = requested_view(state, step.joined)
@@ -176,7 +183,7 @@ class Interpreter:
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:
             await self._journal.submit()
-            if step.attempt > 1:
+            if may_repeat:
                 await self._journal.flush()
             answer = await model_call.overlapped(agent.model, self._journal)
         self._scope = None
