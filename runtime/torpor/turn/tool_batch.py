@@ -13,6 +13,7 @@ from typing import Protocol
 
 import anyio
 import anyio.abc
+import msgspec
 
 from torpor.conversation.state import CallState, CallStatus, TurnState
 from torpor.conversation.steps import RunTools
@@ -165,7 +166,8 @@ class ToolBatch:
             if probed is not None:
                 return await self._toolbox.call(call.name, call.arguments, self._context(call))
         if spec.accepts_key:
-            return await self._toolbox.call(call.name, call.arguments, self._context(call))
+            retried = await self._toolbox.call(call.name, call.arguments, self._context(call))
+            return _after_retry(call.name, retried)
         return notes.unknown(call.name, why="the process ended before its result was recorded")
 
     def _effect(self, call: CallState) -> Effect:
@@ -193,6 +195,14 @@ class ToolBatch:
             effect=spec.effect,
             idempotency_key=idempotency_key(self._key, self._turn.number, call.id),
         )
+
+
+def _after_retry(name: str, result: ToolResult) -> ToolResult:
+    """A retry that did not succeed says nothing of the attempt before it."""
+    if result.outcome in {Outcome.SUCCEEDED, Outcome.UNKNOWN}:
+        return result
+    why = f"interrupted, and trying again under the same key ended as {result.outcome.value} ({result.text})"
+    return msgspec.structs.replace(notes.unknown(name, why=why), handle=result.handle, cleaned=result.cleaned)
 
 
 def idempotency_key(key: ConversationKey, turn: int, call_id: CallId) -> str:
