@@ -26,12 +26,16 @@ _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, None}
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def connect(path: Path, *, options: StoreOptions) -> sqlite3.Connection:
+def connect(
+    path: Path, *, options: StoreOptions, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     """A connection that writes; the file is created when it is not there.
 
     Raises: sqlite3.Error.
     """
-    db = sqlite3.connect(path, timeout=options.busy_timeout_s, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        path, timeout=options.busy_timeout_s, isolation_level=None, check_same_thread=False, factory=factory
+    )
     try:
         db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")

@@ -1,0 +1,214 @@
+"""Opening a data directory: who may, what is refused and why, and how an older file is brought up to date."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.sample_records import KEY, opening, receipt, requested
+from torpor.errors import Fenced, StoreUnusable
+from torpor.records.ids import MessageId
+from torpor.records.journal import JournalRecord
+from torpor.store.contract import Lease, Store
+from torpor.store.sqlite.connection import DATABASE_FILE
+from torpor.store.sqlite.engine import open_sqlite, open_sqlite_inline
+from torpor.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, migrate
+
+
+async def lease_of(store: Store) -> Lease:
+    return await store.acquire(KEY, holder="s_1", ttl_s=30, now_us=0)
+
+
+async def put(store: Store, records: tuple[JournalRecord, ...], *, fence: int) -> None:
+    await store.append(
+        KEY,
+        fence=fence,
+        expected_seq=records[0].seq - 1,
+        batch_id="b",
+        records=records,
+        dedupe={MessageId(f"m_{records[0].seq}"): receipt("m")},
+        due_us=None,
+    ).wait()
+
+
+async def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path) as store:
+        await put(store, opening(), fence=(await lease_of(store)).fence)
+    async with open_sqlite_inline(tmp_path) as store:
+        await put(store, (requested(3),), fence=(await lease_of(store)).fence)
+    async with open_sqlite(tmp_path) as store:
+        assert (await store.load(KEY)).tail == (*opening(), requested(3))
+
+
+async def test_each_start_has_a_greater_fence_and_an_earlier_one_writes_nothing(tmp_path: Path) -> None:
+    fences = []
+    for _ in range(3):
+        async with open_sqlite(tmp_path) as store:
+            fences.append((await lease_of(store)).fence)
+    assert fences == [1, 2, 3]
+    async with open_sqlite(tmp_path) as store:
+        with pytest.raises(Fenced) as refused:
+            await put(store, opening(), fence=3)
+        assert (refused.value.fence, refused.value.newer) == (3, 4)
+        assert await store.describe(KEY) is None
+
+
+async def test_a_process_whose_lock_failed_is_fenced_by_the_next_start(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path) as store:
+        fence = (await lease_of(store)).fence
+        await put(store, opening(), fence=fence)
+        # What a second server would do first, on a file system that ignores locks.
+        with sqlite3.connect(tmp_path / DATABASE_FILE) as intruder:
+            intruder.execute("UPDATE boot SET number = number + 1")
+        intruder.close()
+        with pytest.raises(Fenced):
+            await put(store, (requested(3),), fence=fence)
+        assert (await store.head(KEY)).seq == 2
+
+
+async def test_acquiring_renewing_and_releasing_write_nothing(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path) as store:
+        await put(store, opening(), fence=(await lease_of(store)).fence)
+        before = files(tmp_path)
+        for _ in range(5):
+            lease = await store.renew(await lease_of(store), ttl_s=1, now_us=0)
+            await store.release(lease)
+        await store.head(KEY)
+        assert files(tmp_path) == before
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix != ".db-shm"}
+
+
+async def test_the_directory_and_its_files_are_for_their_user_only(tmp_path: Path) -> None:
+    data = tmp_path / "deep" / "data"
+    async with open_sqlite(data) as store:
+        await put(store, opening(), fence=(await lease_of(store)).fence)
+        assert data.stat().st_mode & 0o777 == 0o700
+        modes = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}
+    assert modes == dict.fromkeys(("lock", "torpor.db", "torpor.db-wal", "torpor.db-shm"), 0o600)
+
+
+HOLDER = """
+import pathlib, sys
+from torpor.store.sqlite.data_lock import DataLock
+with DataLock(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the directory."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+async def test_a_directory_in_use_is_refused_by_name_and_with_the_remedy(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    with pytest.raises(StoreUnusable, match=rf"{tmp_path} is in use by the process {holder.pid}.*--data"):
+        await open_sqlite(tmp_path).__aenter__()
+    holder.kill()
+    holder.wait(timeout=20)
+    async with open_sqlite(tmp_path) as store:
+        assert (await lease_of(store)).fence == 1
+
+
+async def test_the_same_process_cannot_open_a_directory_twice(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path):
+        with pytest.raises(StoreUnusable, match="in use"):
+            await open_sqlite_inline(tmp_path).__aenter__()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_FILE
+    path.write_bytes(b"not a database at all, " * 500)
+    with pytest.raises(StoreUnusable, match="cannot be opened: file is not a database"):
+        await open_sqlite(tmp_path).__aenter__()
+    assert path.read_bytes() == b"not a database at all, " * 500
+
+
+async def test_a_database_of_another_program_is_refused_and_kept(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as foreign:
+        foreign.execute("CREATE TABLE theirs (x)")
+    foreign.close()
+    with pytest.raises(StoreUnusable, match="database of another program"):
+        await open_sqlite(tmp_path).__aenter__()
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as foreign:
+        assert foreign.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+    foreign.close()
+
+
+async def test_a_newer_database_is_refused_and_names_both_versions(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path):
+        pass
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as db:
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.close()
+    expected = rf"schema version {len(MIGRATIONS) + 1}, this engine knows up to {len(MIGRATIONS)}: upgrade torpor"
+    with pytest.raises(StoreUnusable, match=expected):
+        await open_sqlite(tmp_path).__aenter__()
+
+
+async def test_a_directory_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnusable, match="file/data cannot be written"):
+        await open_sqlite(tmp_path / "file" / "data").__aenter__()
+
+
+async def test_a_failed_opening_lets_go_of_the_directory(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_FILE
+    path.write_bytes(b"not a database at all, " * 500)
+    with pytest.raises(StoreUnusable):
+        await open_sqlite(tmp_path).__aenter__()
+    path.unlink()
+    async with open_sqlite(tmp_path) as store:
+        assert (await lease_of(store)).fence == 1
+
+
+class TestMigrations:
+    FAKE_2 = (*MIGRATIONS, ("ALTER TABLE conversations ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'",))
+    BROKEN_2 = (*MIGRATIONS, ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)"))
+
+    @pytest.fixture
+    async def version_1(self, tmp_path: Path) -> Path:
+        """A database of version 1 with one conversation in it."""
+        async with open_sqlite(tmp_path) as store:
+            await put(store, opening(), fence=(await lease_of(store)).fence)
+        return tmp_path / DATABASE_FILE
+
+    async def test_the_next_version_keeps_what_is_there(self, version_1: Path) -> None:
+        db = sqlite3.connect(version_1, isolation_level=None)
+        migrate(db, path="x", migrations=self.FAKE_2)
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("SELECT conversation, seq, mood FROM conversations").fetchall() == [("c_1", 2, "calm")]
+        migrate(db, path="x", migrations=self.FAKE_2)
+        with pytest.raises(StoreUnusable, match="schema version 2, this engine knows up to 1"):
+            migrate(db, path="x")
+        db.close()
+
+    async def test_a_step_that_fails_leaves_the_version_before_it_whole(self, version_1: Path) -> None:
+        db = sqlite3.connect(version_1, isolation_level=None)
+        with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+            migrate(db, path="x", migrations=self.BROKEN_2)
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'half'").fetchone() == (0,)
+        db.close()
+        async with open_sqlite(version_1.parent) as store:
+            assert (await store.load(KEY)).tail == opening()
+
+    async def test_the_file_says_whose_it_is(self, version_1: Path) -> None:
+        db = sqlite3.connect(version_1)
+        assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        db.close()
