@@ -1,12 +1,14 @@
 """What a conversation looks like in a plain terminal: events and deltas in, text out; knows no client and no terminal.
 
 Text streams as it is written. Everything that is not the agent's words stands on a line of its own, in parentheses or
-behind a dot. A reply whose deltas had a gap, or never came, is completed from its event.
+behind a dot. A reply whose deltas had a gap, or never came, is completed from its event. Nothing that was said reaches
+the terminal as a control character, which it would obey.
 """
 
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from torpor.conversation.text import clean
 from torpor.records.events import (
     AnyEvent,
     MessageReceivedEvent,
@@ -42,17 +44,29 @@ class Screen:
         self._shown = ""
         """Of the reply being written, as far as it stands on the screen."""
         self._at_line_start = True
+        self._at_prompt = False
 
     def prompt(self) -> None:
-        """Ask for the next line."""
+        """Ask for the next line, unless that is what stands there last."""
+        if self._at_prompt:
+            return
         self._fresh_line()
         if self._prompt:
             self._write(self._prompt)
-            self._at_line_start = False
+            self._at_line_start, self._at_prompt = False, True
 
     def entered(self) -> None:
         """The person has ended a line, which the terminal shows by itself."""
-        self._at_line_start = True
+        self._at_line_start, self._at_prompt = True, False
+
+    def interrupted(self) -> None:
+        """The person has pressed Ctrl-C, of which the terminal may show something."""
+        if self._prompt:
+            self._at_line_start = False
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._fresh_line()
 
     def note(self, text: str) -> None:
         """Something about the conversation that nobody said."""
@@ -114,15 +128,15 @@ class Screen:
             return
         if not self._shown:
             self._fresh_line()
-        self._write(text)
+        self._write(clean(text).text)
         self._shown += text
         self._at_line_start = text.endswith("\n")
 
     def _line(self, text: str) -> None:
         self._fresh_line()
-        self._write(text + "\n")
+        self._write(clean(text).text + "\n")
 
     def _fresh_line(self) -> None:
         if not self._at_line_start:
             self._write("\n")
-            self._at_line_start = True
+            self._at_line_start, self._at_prompt = True, False

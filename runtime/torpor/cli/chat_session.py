@@ -1,0 +1,210 @@
+"""What a chat does with lines, with what the server says, and with Ctrl-C.
+
+Lines go out as messages, items of the watch go onto the screen. A connection that goes away and comes back is a note:
+what was sent is sent again by the client, and what was missed comes with the watch.
+"""
+
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol, assert_never
+
+import anyio
+import anyio.abc
+
+from torpor.cli.lines import lines_of
+from torpor.cli.screen import Screen
+from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
+from torpor.clock import RandomIds
+from torpor.errors import ClientError, NothingToCancel
+from torpor.records.commands import Receipt
+from torpor.records.events import (
+    AnyEvent,
+    MessageReceivedEvent,
+    TurnCancelledEvent,
+    TurnFailedEvent,
+    TurnFinishedEvent,
+    TurnStartedEvent,
+)
+
+_TURNS_RECALLED: Final = 2
+"""Of an older conversation, shown when a chat goes on in it."""
+
+
+class Talks(Protocol):
+    """What a chat needs of a client."""
+
+    async def send(self, conversation: str, text: str, *, message_id: str, agent: str) -> Receipt: ...
+
+    async def cancel(self, conversation: str) -> None: ...
+
+
+class ChatSession:
+    """One conversation on one screen, for as long as ``run`` lasts."""
+
+    def __init__(self, client: Talks, conversation: str, *, agent: str, screen: Screen, echoes: bool) -> None:
+        """Args: echoes: show what was sent, since no terminal has."""
+        self._client = client
+        self._conversation = conversation
+        self._agent = agent
+        self._screen = screen
+        self._echoes = echoes
+        self._ids = RandomIds()
+        self._mine: set[str] = set()
+        """Messages of this chat that no turn has answered yet."""
+        self._is_expected = False
+        """Whether somebody else has said something since the last turn ended, which a turn will answer."""
+        self._taken: tuple[str, ...] = ()
+        """Messages that the running turn answers."""
+        self._is_running = False
+        self._is_cancelling = False
+        self._is_connected = True
+        self._has_no_more_lines = False
+        self._leaving = anyio.Event()
+
+    async def run(self, items: AsyncIterator[AnyItem], *, descriptor: int) -> None:
+        """Chat until the lines of ``descriptor`` have ended and are answered, or somebody leaves by Ctrl-C.
+
+        Raises: whatever ends ``items``.
+        """
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._obey, tasks)
+            self._recall(await anext(items))
+            tasks.start_soon(self._follow, items)
+            tasks.start_soon(self._read, descriptor, tasks)
+            await self._leaving.wait()
+            tasks.cancel_scope.cancel()
+        self._screen.close()
+
+    def on_connection(self, *, is_there: bool) -> None:
+        """The connection came or went."""
+        if is_there != self._is_connected and not self._leaving.is_set():
+            self._screen.note("connected again" if is_there else "connection lost, waiting for the server")
+            self._is_connected = is_there
+            self._ask_for_more()
+
+    def interrupt(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Ctrl-C: cancel what runs; with nothing to cancel, or when that was asked already, leave."""
+        self._screen.interrupted()
+        if self._is_busy and not self._is_cancelling:
+            self._is_cancelling = True
+            self._screen.note("cancelling")
+            tasks.start_soon(self._cancel)
+        else:
+            self._leaving.set()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._is_running or self._is_expected or bool(self._mine)
+
+    async def _obey(
+        self, tasks: anyio.abc.TaskGroup, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                self.interrupt(tasks)
+
+    async def _read(self, descriptor: int, tasks: anyio.abc.TaskGroup) -> None:
+        async with aclosing(lines_of(descriptor)) as lines:
+            async for line in lines:
+                self._screen.entered()
+                if line.strip():
+                    message_id = self._ids.new_id()
+                    self._mine.add(message_id)
+                    tasks.start_soon(self._send, message_id, line)
+                self._ask_for_more()
+        self._has_no_more_lines = True
+        self._ask_for_more()
+
+    async def _send(self, message_id: str, text: str) -> None:
+        try:
+            await self._client.send(self._conversation, text, message_id=message_id, agent=self._agent)
+        except ClientError as exc:
+            self._mine.discard(message_id)
+            self._screen.note(f"not sent, {exc}")
+            self._ask_for_more()
+
+    async def _cancel(self) -> None:
+        try:
+            await self._client.cancel(self._conversation)
+        except ClientError as exc:
+            self._is_cancelling = False
+            if exc.code != NothingToCancel.code:
+                self._screen.note(f"not cancelled, {exc}")
+
+    async def _follow(self, items: AsyncIterator[AnyItem]) -> None:
+        async for item in items:
+            self._show(item)
+            self._ask_for_more()
+        self._leaving.set()
+
+    def _ask_for_more(self) -> None:
+        if self._is_busy:
+            return
+        if self._has_no_more_lines:
+            self._leaving.set()
+        else:
+            self._screen.prompt()
+
+    def _recall(self, first: AnyItem) -> None:
+        """The end of an older conversation for a person; a pipe has no use for it."""
+        if isinstance(first, ReloadItem):
+            if not self._echoes:
+                for event in _last_turns(first.events):
+                    self._on_event(event)
+            self._is_running = first.status.state == "running"
+        self._ask_for_more()
+
+    def _show(self, item: AnyItem) -> None:
+        match item:
+            case EventItem():
+                self._on_event(item.event)
+            case DeltaItem():
+                self._screen.delta(item.call, offset=item.offset, text=item.text)
+            case ProgressItem():
+                self._screen.progress(item.name, item.text)
+            case ReloadItem():
+                self._begin_over(item)
+            case ResumedItem():
+                pass
+            case _:
+                assert_never(item)
+
+    def _on_event(self, event: AnyEvent) -> None:
+        match event:
+            case MessageReceivedEvent() if event.message_id not in self._mine:
+                self._screen.said(event.principal, event.text)
+                self._is_expected = True
+            case MessageReceivedEvent() if self._echoes:
+                self._screen.said("you", event.text)
+            case TurnStartedEvent():
+                self._is_running, self._taken = True, event.messages
+            case TurnFinishedEvent() | TurnCancelledEvent() | TurnFailedEvent():
+                self._screen.event(event)
+                self._turn_over()
+            case _:
+                self._screen.event(event)
+
+    def _turn_over(self) -> None:
+        self._mine.difference_update(self._taken)
+        self._taken = ()
+        self._is_running = self._is_expected = self._is_cancelling = False
+
+    def _begin_over(self, item: ReloadItem) -> None:
+        """The server could not go on from where this chat was."""
+        self._screen.note("the conversation was loaded anew, some of it may be missing here")
+        self._turn_over()
+        self._is_running = item.status.state == "running"
+        if not self._is_running and not item.status.waiting:
+            self._mine.clear()
+
+
+def _last_turns(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
+    """From the first message of the last turns on."""
+    begun = [event for event in events if isinstance(event, TurnStartedEvent)][-_TURNS_RECALLED:]
+    taken = {message_id for event in begun for message_id in event.messages}
+    for at, event in enumerate(events):
+        if isinstance(event, MessageReceivedEvent) and event.message_id in taken:
+            return events[at:]
+    return events

@@ -1,0 +1,160 @@
+"""``torpor send``: one message, one turn, the reply on standard output; for scripts."""
+
+import sys
+from typing import Any, Final
+
+import anyio
+import click
+import msgspec
+
+from torpor.cli.output import json_option, print_json
+from torpor.cli.remote import Server, server_options
+from torpor.cli.turn_watch import AnsweringTurn, Ending
+from torpor.client.items import AnyItem, EventItem, ReloadItem
+from torpor.client.torpor_client import TorporClient
+from torpor.clock import RandomIds
+from torpor.conversation.text import clean
+from torpor.records.events import AnyEvent
+from torpor.records.journal import WhenBusy
+
+TURN_FAILED: Final = 3
+TURN_CANCELLED: Final = 4
+
+
+@click.command(short_help="Send one message and print the reply.")
+@click.argument("text")
+@click.option("--conversation", metavar="ID", show_default="a new one", help="Where to; made when it is not there.")
+@click.option("--agent", default="", metavar="NAME", show_default="the home's", help="Of a conversation that is made.")
+@click.option(
+    "--when-busy",
+    type=click.Choice([way.value for way in WhenBusy]),
+    default=WhenBusy.QUEUE.value,
+    show_default=True,
+    help="What to do when a turn is running.",
+)
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the reply; the turn goes on without us.",
+)
+@server_options
+@json_option
+def command(
+    *,
+    text: str,
+    conversation: str | None,
+    agent: str,
+    when_busy: str,
+    deadline_s: float,
+    server: Server,
+    as_json: bool,
+) -> int:
+    """Send TEXT, wait for the turn that answers it, and print its last reply. TEXT - reads standard input.
+
+    Without --conversation a new one is made, and named on standard error.
+
+    Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 1 anything else that went wrong, 2 used wrongly.
+    """
+    message = sys.stdin.read() if text == "-" else text
+    name = conversation or f"c-{RandomIds().new_id()[:8]}"
+    if conversation is None and not as_json:
+        click.echo(f"torpor: new conversation {name}", err=True)
+    sending = _Sending(name, message, agent=agent, when_busy=WhenBusy(when_busy))
+    turn = anyio.run(_answered, server, sending, deadline_s)
+    if as_json:
+        print_json(_facts(sending, turn))
+    else:
+        _show(turn)
+    return {Ending.FAILED: TURN_FAILED, Ending.CANCELLED: TURN_CANCELLED}.get(turn.ending or Ending.FINISHED, 0)
+
+
+class _Sending(msgspec.Struct, frozen=True):
+    """What to send where."""
+
+    conversation: str
+    text: str
+    agent: str = msgspec.field(default="")
+    when_busy: WhenBusy = WhenBusy.QUEUE
+    message_id: str = msgspec.field(default_factory=lambda: RandomIds().new_id())
+
+
+async def _answered(server: Server, sending: _Sending, deadline_s: float) -> AnsweringTurn:
+    url, token = await server.reached()
+    try:
+        async with TorporClient(url, token) as client:
+            with anyio.fail_after(deadline_s):
+                return await _turn_of(client, sending)
+    except TimeoutError as exc:
+        told = f"no reply within {deadline_s:g} s, the turn goes on; `torpor inspect {sending.conversation}` tells how"
+        raise click.ClickException(told) from exc
+
+
+async def _turn_of(client: TorporClient, sending: _Sending) -> AnsweringTurn:
+    """Watch, send, and follow the turn that takes the message."""
+    name = sending.conversation
+    steers = sending.when_busy is WhenBusy.STEER
+    async with client.watch(name) as watch:
+        await anext(watch)  # from here on nothing is missed
+        receipt = await client.send(
+            name,
+            sending.text,
+            message_id=sending.message_id,
+            when_busy=sending.when_busy,
+            agent=sending.agent,
+        )
+        turn = AnsweringTurn(sending.message_id, accepted_at=receipt.event, steers=steers)
+        async for item in watch:
+            turn.take(_events(item))
+            if turn.ending is not None:
+                break
+    if not turn.is_certain:
+        await _settle(client, name, turn)
+    return turn
+
+
+async def _settle(client: TorporClient, name: str, turn: AnsweringTurn) -> None:
+    """The turn that ran has ended. A steer that came too late for it is taken by the next one, in the same commit."""
+    async with client.watch(name) as watch:
+        async for item in watch:
+            turn.take(_events(item))
+            if turn.ending is not None:
+                return
+
+
+def _events(item: AnyItem) -> tuple[AnyEvent, ...]:
+    match item:
+        case EventItem():
+            return (item.event,)
+        case ReloadItem():
+            return item.events
+        case _:
+            return ()
+
+
+def _facts(sending: _Sending, turn: AnsweringTurn) -> dict[str, Any]:
+    return {
+        "conversation": sending.conversation,
+        "message_id": sending.message_id,
+        "turn": turn.turn,
+        "outcome": turn.ending,
+        "text": turn.text,
+        "tools": turn.tools,
+        "code": turn.code,
+        "detail": turn.detail,
+    }
+
+
+def _show(turn: AnsweringTurn) -> None:
+    if turn.text:
+        click.echo(clean(turn.text).text if sys.stdout.isatty() else turn.text)
+    match turn.ending:
+        case Ending.CANCELLED:
+            click.echo(f"torpor: turn {turn.turn} was cancelled ({turn.detail})", err=True)
+        case Ending.FAILED:
+            click.echo(f"torpor: turn {turn.turn} failed, {turn.code}: {turn.detail}", err=True)
+        case _:
+            pass

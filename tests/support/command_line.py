@@ -1,0 +1,183 @@
+"""The ``torpor`` command as a person uses it: subprocesses in a home, a server among them, a chat on a terminal."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+DEADLINE_S = 60.0
+"""For anything at all; a loaded machine is slow, and a test that waits this long has failed."""
+_TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Before the command itself, so that Ctrl-C becomes a signal to it."""
+_TORPOR = (sys.executable, "-m", "torpor.cli.main")
+
+
+class Command:
+    """``torpor`` in one directory and one environment."""
+
+    def __init__(self, directory: Path, **environ: str) -> None:
+        self.directory = directory
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("TORPOR")}
+        self.environ = {**ours, "PYTHONUNBUFFERED": "1", **environ}
+
+    def run(self, *arguments: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run it to its end, which must have the exit code ``code``."""
+        done = subprocess.run(
+            [*_TORPOR, *arguments],
+            cwd=self.directory,
+            env=self.environ,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == code, f"torpor {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def output(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
+        return self.run(*arguments, code=code, stdin=stdin).stdout
+
+    def facts(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        """What it prints with ``--json``."""
+        lines = self.output(*arguments, "--json", code=code).splitlines()
+        return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
+
+    def complaint(self, *arguments: str, code: int = 1) -> str:
+        """The one line with which it fails."""
+        done = self.run(*arguments, code=code)
+        (line,) = done.stderr.splitlines()
+        return line
+
+    @contextmanager
+    def serving(self, *arguments: str) -> Iterator["ServerProcess"]:
+        """A server that is ready; stopped by SIGTERM at the end unless it is gone already."""
+        server = ServerProcess(self, *arguments)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+    def chat(self, *arguments: str) -> "Terminal":
+        """A chat on a terminal of its own."""
+        return Terminal([*_TORPOR, "chat", *arguments], cwd=self.directory, env=self.environ)
+
+
+class ServerProcess:
+    """One ``torpor serve --json``; may be killed and started again on the port that it had."""
+
+    def __init__(self, command: Command, *arguments: str) -> None:
+        self._command = command
+        self._arguments = arguments
+        self._process: subprocess.Popen[str] | None = None
+        self.ready: dict[str, str] = {}
+
+    @property
+    def port(self) -> str:
+        return self.ready["url"].rpartition(":")[2]
+
+    def start(self) -> None:
+        """Start it, on its old port if it had one, and return when it is ready."""
+        port = self.port if self.ready else "0"
+        self._process = subprocess.Popen(
+            [*_TORPOR, "serve", "--json", "--port", port, "--log-level", "warning", *self._arguments],
+            cwd=self._command.directory,
+            env=self._command.environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"server ended with {self._process.wait(DEADLINE_S)} before it was ready"
+        self.ready = msgspec.json.decode(line)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code, also of a process that had ended."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        if self._process is None:
+            return 0
+        process = self._process
+        if process.poll() is None:
+            process.send_signal(number)
+        code = process.wait(DEADLINE_S)
+        assert process.stdout is not None
+        process.stdout.close()
+        return code
+
+
+class Terminal:
+    """A command with a terminal as its standard input and output, and everything that it has shown."""
+
+    def __init__(self, command: list[str], *, cwd: Path, env: dict[str, str]) -> None:
+        self._screen, inner = pty.openpty()
+        self.shown = ""
+        self._seen = 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _TAKE_TERMINAL, *command],
+            cwd=cwd,
+            env=env,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(DEADLINE_S)
+        os.close(self._screen)
+
+    def type(self, text: str) -> None:
+        os.write(self._screen, text.encode())
+
+    def press_ctrl_c(self) -> None:
+        self.type("\x03")
+
+    def expect(self, text: str) -> None:
+        """Return when ``text`` has been shown, behind what was expected before."""
+        until = time.monotonic() + DEADLINE_S
+        while (found := self.shown.find(text, self._seen)) < 0:
+            assert self._read(until), f"{text!r} was not shown behind what is before it:\n{self.shown}"
+        self._seen = found + len(text)
+
+    def ended(self) -> int:
+        """The exit code, once it has ended by itself."""
+        until = time.monotonic() + DEADLINE_S
+        while self._read(until):
+            pass
+        return self._process.wait(DEADLINE_S)
+
+    def _read(self, until: float) -> bool:
+        ready, _, _ = select.select([self._screen], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            piece = os.read(self._screen, 65_536)
+        except OSError:  # Linux says so when the other side has closed
+            return False
+        self.shown += piece.decode(errors="replace").replace("\r\n", "\n")
+        return bool(piece)

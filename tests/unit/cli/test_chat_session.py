@@ -1,0 +1,278 @@
+"""Lines, items and Ctrl-C in a chat, with a client that does what the test says."""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+
+import anyio
+import pytest
+
+from torpor.cli.chat_session import ChatSession
+from torpor.cli.screen import Screen
+from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
+from torpor.errors import ClientError, EmptyMessage, NothingToCancel
+from torpor.records.commands import Receipt
+from torpor.records.events import (
+    AnyEvent,
+    MessageReceivedEvent,
+    ReplyFinishedEvent,
+    TurnCancelledEvent,
+    TurnFinishedEvent,
+    TurnStartedEvent,
+)
+from torpor.records.frames import RunStatus
+from torpor.records.ids import CallId, MessageId
+
+CONVERSATION = "c"
+
+
+class World:
+    """A client, its watch, the lines and the screen of one chat."""
+
+    def __init__(self) -> None:
+        self.shown = ""
+        self.sent: list[tuple[str, str]] = []
+        self.refusal: ClientError | None = None
+        self.cancels = 0
+        self.something_happened = anyio.Event()
+        self.items, self._watch = anyio.create_memory_object_stream[AnyItem](100)
+        self.reading, self.writing = os.pipe()
+
+    async def send(self, conversation: str, text: str, *, message_id: str, agent: str) -> Receipt:
+        self.sent.append((message_id, text))
+        self._tell()
+        if self.refusal is not None:
+            raise self.refusal
+        return Receipt(message_id=MessageId(message_id), event=1, at_us=0)
+
+    async def cancel(self, conversation: str) -> None:
+        self.cancels += 1
+        self._tell()
+        if self.refusal is not None:
+            raise self.refusal
+
+    def session(self, *, echoes: bool = True, prompt: str = "") -> ChatSession:
+        def write(text: str) -> None:
+            self.shown += text
+            self._tell()
+
+        return ChatSession(self, CONVERSATION, agent="", screen=Screen(write, prompt=prompt), echoes=echoes)
+
+    async def run(self, session: ChatSession) -> None:
+        with anyio.fail_after(5):
+            await session.run(aiter(self._watch), descriptor=self.reading)
+
+    async def until(self, text: str) -> None:
+        """Return when ``text`` stands on the screen."""
+        with anyio.fail_after(5):
+            while text not in self.shown:
+                await self.something_happened.wait()
+
+    async def until_sent(self, count: int) -> None:
+        with anyio.fail_after(5):
+            while len(self.sent) < count:
+                await self.something_happened.wait()
+
+    def type(self, text: str) -> None:
+        os.write(self.writing, text.encode())
+
+    def end_input(self) -> None:
+        os.close(self.writing)
+        self.writing = -1
+
+    def begin(self, *events: AnyEvent, state: str = "new") -> None:
+        status = RunStatus(state=state)
+        self.put(ReloadItem(conversation=CONVERSATION, epoch=1, head=len(events), status=status, events=events))
+
+    def happen(self, *events: AnyEvent) -> None:
+        for event in events:
+            self.put(EventItem(conversation=CONVERSATION, epoch=1, event=event))
+
+    def put(self, item: AnyItem) -> None:
+        self.items.send_nowait(item)
+
+    def close(self) -> None:
+        self.items.close()
+        self._watch.close()
+        os.close(self.reading)
+        if self.writing >= 0:
+            os.close(self.writing)
+
+    def _tell(self) -> None:
+        self.something_happened.set()
+        self.something_happened = anyio.Event()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def answered(message: str, *, turn: int = 1, text: str = "Hello") -> Sequence[AnyEvent]:
+    id_ = MessageId(message)
+    return (
+        MessageReceivedEvent(event=1, at_us=0, message_id=id_, principal="ada", text="hi"),
+        TurnStartedEvent(event=2, at_us=0, turn=turn, messages=(id_,)),
+        ReplyFinishedEvent(event=3, at_us=0, turn=turn, call=f"{turn}-1-1", text=text),
+        TurnFinishedEvent(event=4, at_us=0, turn=turn),
+    )
+
+
+async def test_chat_ends_when_the_input_has_and_every_line_is_answered(world: World) -> None:
+    world.begin()
+    world.type("hi\n\n  \nagain")
+    world.end_input()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session())
+        await world.until_sent(2)
+        world.happen(*answered(world.sent[0][0]), *answered(world.sent[1][0], turn=2, text="Again"))
+
+    assert [text for _, text in world.sent] == ["hi", "again"]
+    assert world.shown == "you> hi\nHello\nyou> hi\nAgain\n"
+
+
+async def test_prompt_comes_back_after_the_turn(world: World) -> None:
+    world.begin()
+    session = world.session(echoes=False, prompt="> ")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, session)
+        await world.until("> ")
+        world.type("hi\n")
+        await world.until_sent(1)
+        world.put(ProgressItem(conversation=CONVERSATION, call_id=CallId("k"), name="pay", text="half"))
+        world.put(DeltaItem(conversation=CONVERSATION, call="1-1-1", offset=0, text="He"))
+        world.put(ResumedItem(conversation=CONVERSATION, epoch=1, head=1, status=RunStatus(state="running")))
+        world.happen(*answered(world.sent[0][0]))
+        await world.until("Hello\n> ")
+        session.interrupt(tasks)
+
+    assert world.cancels == 0
+
+
+async def test_what_somebody_else_says_is_shown_with_a_name(world: World) -> None:
+    world.begin()
+
+    async with anyio.create_task_group() as tasks:
+        session = world.session(echoes=False, prompt="> ")
+        tasks.start_soon(world.run, session)
+        world.happen(*answered("theirs"))
+        await world.until("> \nada> hi\nHello\n> ")
+        session.interrupt(tasks)
+
+
+async def test_ctrl_c_cancels_and_a_second_one_leaves(world: World) -> None:
+    world.begin()
+    world.type("hi\n")
+    session = world.session()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, session)
+        await world.until_sent(1)
+        session.interrupt(tasks)
+        await world.until("(cancelling)")
+        session.interrupt(tasks)
+
+    assert world.cancels == 1
+
+
+async def test_after_a_cancelled_turn_ctrl_c_leaves_at_once(world: World) -> None:
+    world.begin(state="running")
+    session = world.session()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, session)
+        await anyio.wait_all_tasks_blocked()
+        session.interrupt(tasks)
+        world.happen(TurnCancelledEvent(event=5, at_us=0, turn=1, reason="client"))
+        await world.until("(cancelled)")
+        session.interrupt(tasks)
+
+    assert world.cancels == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "note"), [(NothingToCancel(), ""), (ClientError("it may have happened"), "not cancelled, it may have")]
+)
+async def test_cancel_that_fails_may_be_asked_for_again(world: World, refusal: ClientError, note: str) -> None:
+    world.begin(state="running")
+    world.refusal = refusal
+    session = world.session()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, session)
+        await anyio.wait_all_tasks_blocked()
+        session.interrupt(tasks)
+        await anyio.wait_all_tasks_blocked()
+        session.interrupt(tasks)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+
+    assert world.cancels == 2
+    assert note in world.shown
+
+
+async def test_message_that_is_refused_is_told_and_the_chat_goes_on(world: World) -> None:
+    world.begin()
+    world.refusal = EmptyMessage()
+    world.type("\u200b\n")
+    world.end_input()
+
+    await world.run(world.session())
+
+    assert world.shown.startswith("(not sent, message has no visible text")
+
+
+async def test_lost_and_found_connection_is_told_once_each(world: World) -> None:
+    world.begin()
+    session = world.session()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, session)
+        await anyio.wait_all_tasks_blocked()
+        for is_there in (True, False, False, True, True):
+            session.on_connection(is_there=is_there)
+        session.interrupt(tasks)
+    session.on_connection(is_there=False)
+
+    assert world.shown == "(connection lost, waiting for the server)\n(connected again)\n"
+
+
+async def test_person_is_shown_the_last_turns_of_an_older_conversation_and_a_pipe_is_not(world: World) -> None:
+    older = [event for turn in (1, 2, 3) for event in answered(f"m{turn}", turn=turn, text=f"reply {turn}")]
+    world.begin(*older, state="rest")
+
+    async with anyio.create_task_group() as tasks:
+        session = world.session(echoes=False)
+        tasks.start_soon(world.run, session)
+        await world.until("reply 3\n")
+        session.interrupt(tasks)
+    assert world.shown == "ada> hi\nreply 2\nada> hi\nreply 3\n"
+
+    world.shown = ""
+    world.begin(*older, state="rest")
+    world.end_input()
+    await world.run(world.session(echoes=True))
+    assert world.shown == ""
+
+
+async def test_reload_in_the_middle_is_told_and_forgets_what_is_over(world: World) -> None:
+    world.begin()
+    world.type("hi\n")
+    world.end_input()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session())
+        await world.until_sent(1)
+        world.begin(state="rest")
+
+    assert world.shown == "(the conversation was loaded anew, some of it may be missing here)\n"
+
+
+async def test_end_of_the_watch_is_the_end_of_the_chat(world: World) -> None:
+    world.begin()
+    world.items.close()
+
+    await world.run(world.session())
