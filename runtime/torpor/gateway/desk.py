@@ -78,7 +78,7 @@ class Desk:
         """
         rule = RULES[type(frame)]
         if not by.may(rule.scope):
-            raise NotPermitted(_tag(frame), scope=rule.scope)
+            raise NotPermitted(_tag(frame), scope=rule.scope.value)
         rule.serve(self, frame, by)
 
     def close(self) -> None:
