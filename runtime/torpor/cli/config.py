@@ -84,7 +84,7 @@ def _agent(agent: AgentDefinition, *, home: Path, loaded: LoadedTools) -> Iterat
         yield Finding(part="agent", name=exc.where, ok=False, detail=_without_place(exc))
         return
     default = ", default" if agent.default else ""
-    detail = f"{agent.model['kind']} model, {len(allowed)} of {len(known)} tools{default}"
+    detail = f"{agent.model['kind']} model, {len(allowed & known)} of {len(known)} tools{default}"
     yield Finding(part="agent", name=name, ok=True, detail=detail)
     if agent.model["kind"] == "scripted":
         yield _rehearsal(agent.model["rehearsal"], home=home, allowed=allowed)

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.conversation.publish import text_of
 from torpor.records.blocks import Block, head_of
 from torpor.records.journal import (
     AttemptStarted,
@@ -42,7 +41,8 @@ def _created(record: ConversationCreated) -> Description:
 
 
 def _received(record: MessageReceived) -> Description:
-    size = sum(map(_size_bytes, record.blocks))
+    content = _said(record.blocks)
+    size = _size_bytes(content)
     facts: Facts = {
         "message_id": record.message_id,
         "principal": record.principal,
@@ -55,7 +55,7 @@ def _received(record: MessageReceived) -> Description:
     return (
         f"message {record.message_id!r} from {record.principal!r} ({size} bytes{busy}{cleaned})",
         facts,
-        text_of(record.blocks),
+        content,
     )
 
 
@@ -129,7 +129,8 @@ def _tool_started(record: ToolStarted) -> Description:
 
 
 def _tool_finished(record: ToolFinished) -> Description:
-    size = _size_bytes(record.block)
+    content = _said((record.block,))
+    size = _size_bytes(content)
     facts: Facts = {
         "call_id": record.call_id,
         "name": record.name,
@@ -139,7 +140,7 @@ def _tool_finished(record: ToolFinished) -> Description:
         "cleaned": record.cleaned,
     }
     cut = ", cut to fit" if record.handle else ""
-    return f"tool {record.name} {_OUTCOMES[record.outcome]} ({size} bytes{cut})", facts, _said((record.block,))
+    return f"tool {record.name} {_OUTCOMES[record.outcome]} ({size} bytes{cut})", facts, content
 
 
 def _late_result(record: LateResult) -> Description:
@@ -186,8 +187,8 @@ def _count(things: Sized, noun: str) -> str:
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
-def _size_bytes(block: Block) -> int:
-    return len(bytes(block))
+def _size_bytes(content: str) -> int:
+    return len(content.encode())
 
 
 def _said(blocks: Iterable[Block]) -> str:

@@ -44,14 +44,14 @@ def test_example_holds_every_kind_of_record() -> None:
 def test_every_record_is_told_in_one_line() -> None:
     assert [summary_of(record) for record in journal()] == [
         "conversation created for agent 'rehearsal'",
-        "message 'm1' from 'ada' (42 bytes, steer when busy, 2 characters replaced)",
+        "message 'm1' from 'ada' (17 bytes, steer when busy, 2 characters replaced)",
         "preamble aaaaaaaaaaaa: model 'scripted', 1 tool",
         "turn begun with 'm1'",
         "model asked, round 1 (about 42 tokens)",
         "model replied, tool_use, asks for pay (42 tokens in, 32 of them cached, 5 out)",
         "tool pay started (write)",
         "attempt 2 at run_tools of round 1",
-        "tool pay ended with its outcome unknown (91 bytes, cut to fit)",
+        "tool pay ended with its outcome unknown (17 bytes, cut to fit)",
         "model failed, model_unavailable: no route",
         "turn failed, model_unavailable: no route",
         "tool pay of turn 1 succeeded after all",
@@ -64,7 +64,7 @@ def test_what_is_ordinary_is_not_mentioned() -> None:
     said = (text_block("hello"),)
 
     assert summary_of(MessageReceived(message_id=MessageId("m"), principal="ada", blocks=said)) == (
-        "message 'm' from 'ada' (30 bytes)"
+        "message 'm' from 'ada' (5 bytes)"
     )
     assert summary_of(ModelReplied(call="c", round=1, blocks=said, stop_reason="end_turn")) == (
         "model replied, end_turn (0 tokens in, 0 out)"

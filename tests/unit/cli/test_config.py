@@ -1,0 +1,107 @@
+"""What ``torpor config check`` finds in a home."""
+
+from pathlib import Path
+
+import pytest
+
+from torpor.cli.config import Finding, findings_of
+
+AGENT = """
+name = "clerk"
+system = "You help."
+tools = {tools}
+[model]
+kind = "scripted"
+rehearsal = "clerk"
+"""
+REHEARSAL = """
+[[rule]]
+[[rule.step]]
+say = "I look."
+call = [{ tool = "look" }]
+[[rule.step]]
+say = "{result.look}"
+"""
+TOOL = '''
+from torpor import tool
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+'''
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A small home without a fault and without a settings file."""
+    for name, text in {
+        "config/agents/clerk.toml": AGENT.replace("{tools}", '["look", "read_result"]'),
+        "config/rehearsals/clerk.toml": REHEARSAL,
+        "tools/looking.py": TOOL,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def wrong(home: Path) -> list[tuple[str, str, str]]:
+    return [(found.part, found.name, found.detail) for found in findings_of(home, {}) if not found.ok]
+
+
+def test_flawless_home_is_told_part_by_part(home: Path) -> None:
+    assert list(findings_of(home, {})) == [
+        Finding(
+            part="settings",
+            name="config/torpor.toml",
+            ok=True,
+            detail="not there, every option has its default",
+        ),
+        Finding(part="agent", name="config/agents/clerk.toml", ok=True, detail="scripted model, 1 of 1 tools"),
+        Finding(part="rehearsal", name="config/rehearsals/clerk.toml", ok=True, detail="calls look"),
+        Finding(part="tool", name="look", ok=True, detail="read"),
+    ]
+
+
+def test_faults_of_settings_and_agents_are_told_beside_the_tools(home: Path) -> None:
+    (home / "config" / "torpor.toml").write_text("[turn]\nmodel_calls_max = 'all'\n")
+    (home / "config" / "agents" / "smith.toml").write_text('name = "smith"\n')
+
+    assert wrong(home) == [
+        ("settings", "config/torpor.toml", "turn.model_calls_max is 'all', expected int"),
+        ("agent", "config/agents/smith.toml", "system is missing, expected a value, since it has no default"),
+        ("agent", "config/agents/smith.toml", "model is missing, expected a value, since it has no default"),
+    ]
+
+
+def test_rehearsal_that_cannot_be_played_is_told_with_its_file(home: Path) -> None:
+    (home / "config" / "rehearsals" / "clerk.toml").unlink()
+
+    ((part, name, detail),) = wrong(home)
+
+    assert (part, name) == ("agent", "config/rehearsals/clerk.toml")
+    assert detail.startswith("file is 'No such file or directory'")
+
+
+def test_rehearsal_that_calls_what_its_agent_has_not_is_told(home: Path) -> None:
+    agent = home / "config" / "agents" / "clerk.toml"
+    agent.write_text(AGENT.replace("{tools}", '["read_result"]'))
+
+    assert wrong(home) == [("rehearsal", "config/rehearsals/clerk.toml", "calls look, which its agent has not")]
+
+
+def test_agent_that_allows_what_is_not_there_is_told(home: Path) -> None:
+    (home / "tools" / "looking.py").write_text("1 +\n")
+
+    found = wrong(home)
+
+    assert found[0] == ("agent", "config/agents/clerk.toml", "allows look, which no file in tools/ declares")
+    assert found[1][:2] == ("tool", "tools/looking.py:1")
+    assert "SyntaxError" in found[1][2]
+
+
+def test_variables_are_checked_as_well(home: Path) -> None:
+    (found,) = [found for found in findings_of(home, {"TORPOR__TURN__CALLS": "1"}) if not found.ok]
+
+    assert (found.part, found.name) == ("settings", "environment")
+    assert found.detail.startswith("TORPOR__TURN__CALLS is unknown")
