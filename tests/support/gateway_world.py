@@ -95,7 +95,7 @@ class World:
         self.bus.publish(key, [record for record in records if record.event])
 
     def head(self, key: ConversationKey) -> int:
-        return max((record.event for record in self.journals[key]), default=0)
+        return next((record.event for record in reversed(self.journals[key]) if record.event), 0)
 
     def say(self, key: ConversationKey, call: str, *, offset: int, text: str) -> None:
         self.bus.publish_delta(key, Delta(call=call, offset=offset, text=text))

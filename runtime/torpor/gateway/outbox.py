@@ -62,7 +62,8 @@ class Outbox:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._queue: deque[_Waiting] = deque()
-        self._size_bytes = 0
+        self.size_bytes = 0
+        """Of what waits, deltas estimated."""
         self._lanes: dict[str, _Lane] = {}
         self._changed: anyio.Event | None = None
         """Made by whoever waits for a frame, for room or for the end."""
@@ -142,7 +143,7 @@ class Outbox:
             self._lanes.clear()
             if not flush:
                 self._queue.clear()
-                self._size_bytes = 0
+                self.size_bytes = 0
             self._wake()
 
     async def take(self) -> bytes | None:
@@ -152,7 +153,7 @@ class Outbox:
                 return None
             await self._wait()
         waiting = self._queue.popleft()
-        self._size_bytes -= waiting.size_bytes
+        self.size_bytes -= waiting.size_bytes
         if waiting.delta is not None:
             lane = self._lanes.get(waiting.delta.conversation)
             if lane is not None and lane.last is waiting:
@@ -172,7 +173,7 @@ class Outbox:
     def _append(self, waiting: _Waiting) -> None:
         if self._closing is None:
             self._queue.append(waiting)
-            self._size_bytes += waiting.size_bytes
+            self.size_bytes += waiting.size_bytes
             self._wake()
 
     def _has_room(self, size_bytes: int, *, share: int = 1) -> bool:
@@ -180,17 +181,17 @@ class Outbox:
             return True  # a frame larger than the bound by itself must pass, or a resume could never get beyond it
         frames_max = self._options.outbox_frames_max // share
         bytes_max = self._options.outbox_bytes_max // share
-        return len(self._queue) < frames_max and self._size_bytes + size_bytes <= bytes_max
+        return len(self._queue) < frames_max and self.size_bytes + size_bytes <= bytes_max
 
     def _join(self, lane: _Lane, text: str) -> bool:
         last, size_bytes = lane.last, len(text.encode())
         if last is None or last.size_bytes + size_bytes > self._options.delta_bytes_max:
             return False
-        if self._size_bytes + size_bytes > self._options.outbox_bytes_max:
+        if self.size_bytes + size_bytes > self._options.outbox_bytes_max:
             return False
         last.pieces.append(text)
         last.size_bytes += size_bytes
-        self._size_bytes += size_bytes
+        self.size_bytes += size_bytes
         return True
 
     def _seal(self, conversation: str) -> None:
@@ -208,7 +209,7 @@ class Outbox:
             if waiting.delta is None:
                 kept.append(waiting)
             else:
-                self._size_bytes -= waiting.size_bytes
+                self.size_bytes -= waiting.size_bytes
                 self._break_lane(waiting.delta.conversation)
         self._queue = kept
 
@@ -224,4 +225,4 @@ class Outbox:
 
     def __repr__(self) -> str:
         closing = self._closing.name if self._closing else None
-        return f"<Outbox frames={len(self._queue)} bytes={self._size_bytes} dropped={self.dropped} closing={closing}>"
+        return f"<Outbox frames={len(self._queue)} bytes={self.size_bytes} dropped={self.dropped} closing={closing}>"

@@ -39,16 +39,18 @@ _log = structlog.get_logger()
 
 
 class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts since the start, but for the first, which is now."""
+    """What is now, then counts since the start."""
 
     connections: int
+    waiting_bytes: int
+    """In all outboxes together."""
     opened: int
     refused: int
     """Handshakes answered with an error."""
     cut: int
     """Connections cut because the client did not take a frame, or its own close, in time."""
     dropped: int
-    """Deltas and progress frames of connections that have ended."""
+    """Deltas and progress frames for which there was no room."""
 
 
 class Gateway:
@@ -68,22 +70,16 @@ class Gateway:
         self._clock = clock
         self._options = options
         self._is_ready = is_ready
+        self.port = options.port
+        """The one it listens on, also when the options left the choice to the system."""
         self._server: Server | None = None
-        self._sessions: set[Session] = set()
+        self._sessions: dict[Session, Outbox] = {}
         self._principals = WeakKeyDictionary[ServerConnection, Principal]()
         """Of connections between their handshake and their session."""
         self._opened = 0
         self._refused = 0
         self._cut = 0
         self._dropped = 0
-
-    @property
-    def port(self) -> int:
-        """The one it listens on, also when the options left the choice to the system."""
-        if self._server is None:
-            return self._options.port
-        port: int = next(iter(self._server.sockets)).getsockname()[1]
-        return port
 
     @property
     def url(self) -> str:
@@ -94,10 +90,11 @@ class Gateway:
     def statistics(self) -> GatewayStatistics:
         return GatewayStatistics(
             connections=len(self._sessions),
+            waiting_bytes=sum(outbox.size_bytes for outbox in self._sessions.values()),
             opened=self._opened,
             refused=self._refused,
             cut=self._cut,
-            dropped=self._dropped,
+            dropped=self._dropped + sum(outbox.dropped for outbox in self._sessions.values()),
         )
 
     async def stop(self, reason: CloseReason = CloseReason.GOING_AWAY) -> None:
@@ -126,7 +123,9 @@ class Gateway:
             close_timeout=options.close_deadline_s,
             server_header=None,
             backlog=options.backlog,
-        ) as self._server:
+        ) as server:
+            self._server = server
+            self.port = next(iter(server.sockets)).getsockname()[1]
             self._sweep()
             try:
                 yield
@@ -191,12 +190,12 @@ class Gateway:
                 options=self._options,
                 principal=self._principals.pop(connection, None),
             )
-            self._sessions.add(session)
+            self._sessions[session] = outbox
             tasks.start_soon(self._write, connection, outbox, name="gateway:write")
             try:
                 await _read(connection, session)
             finally:
-                self._sessions.discard(session)
+                del self._sessions[session]
                 session.end()
                 self._dropped += outbox.dropped
                 tasks.cancel_scope.cancel()

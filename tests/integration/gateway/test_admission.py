@@ -1,0 +1,191 @@
+"""The door: HTTP on the gateway's port, tokens, sub-protocols, and how connections end."""
+
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import jwt
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from tests.support.gateway_house import House, gateway_house
+from tests.support.gateway_line import SECRET, token_for
+from torpor.gateway.close_reasons import CloseReason
+from torpor.records.frames import Done, Hello, Unsubscribe, Welcome
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    async with gateway_house() as opened:
+        yield opened
+
+
+async def get(house: House, path: str, *, method: str = "GET", headers: str = "") -> tuple[int, str]:
+    """Status and body of a plain HTTP request."""
+    with anyio.fail_after(10):
+        async with await anyio.connect_tcp("127.0.0.1", house.gateway.port) as stream:
+            await stream.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+            answer = b"".join([data async for data in stream])
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+async def test_healthz_answers_and_readyz_says_whether_work_is_taken() -> None:
+    async with gateway_house() as house:
+        assert await get(house, "/healthz") == (200, "ok\n")
+        assert await get(house, "/readyz") == (200, "ready\n")
+        house.gateway._is_ready = lambda: False
+        assert await get(house, "/healthz") == (200, "ok\n")
+        assert (await get(house, "/readyz"))[0] == 503
+
+
+async def test_other_paths_are_not_there(house: House) -> None:
+    assert (await get(house, "/console"))[0] == 404
+    with pytest.raises(InvalidStatus, match="404"):
+        async with connect(f"{house.gateway.url}/other", proxy=None):
+            pass
+
+
+async def test_a_plain_request_for_the_socket_is_told_to_upgrade(house: House) -> None:
+    assert (await get(house, "/"))[0] == 426
+
+
+@pytest.mark.parametrize("query", ["token=abc", "access_token=abc", "x", "a=1&jwt=abc"])
+async def test_a_query_is_refused_since_tokens_do_not_belong_in_addresses(query: str, house: House) -> None:
+    with pytest.raises(InvalidStatus) as refusal:
+        async with connect(f"{house.gateway.url}/?{query}", proxy=None):
+            pass
+
+    assert refusal.value.response.status_code == 400
+    assert b"Authorization header or in hello" in (refusal.value.response.body or b"")
+    assert house.gateway.statistics().refused == 1
+
+
+async def test_a_token_in_the_header_needs_no_hello(house: House) -> None:
+    token = token_for("alice", clock=house.clock)
+    async with house.call(None, additional_headers={"Authorization": f"Bearer {token}"}) as caller:
+        await caller.say(Unsubscribe(conversation="c1", ref="r1"))
+
+        assert (await caller.hear_a(Done)).ref == "r1"
+
+
+def wrong_headers(house: House) -> dict[str, str]:
+    good = token_for("alice", clock=house.clock)
+    claims = {"sub": "alice", "exp": house.clock.now_us() // 1_000_000 + 60}
+    nameless = {"exp": claims["exp"]}
+    return {
+        "expired": f"Bearer {token_for('alice', clock=house.clock, lifetime_s=-60)}",
+        "of another secret": f"Bearer {jwt.encode(claims, b'x' * 32, 'HS256')}",
+        "of no algorithm": f"Bearer {jwt.encode(claims, None, 'none')}",
+        "without a subject": f"Bearer {jwt.encode(nameless, SECRET, 'HS256')}",
+        "empty": "Bearer ",
+        "basic": f"Basic {good}",
+        "bare": good,
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["expired", "of another secret", "of no algorithm", "without a subject", "empty", "basic", "bare"]
+)
+async def test_a_wrong_token_in_the_header_is_refused(kind: str, house: House) -> None:
+    with pytest.raises(InvalidStatus) as refusal:
+        async with house.call(None, additional_headers={"Authorization": wrong_headers(house)[kind]}):
+            pass
+
+    assert refusal.value.response.status_code == 401
+    assert refusal.value.response.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_a_wrong_token_in_hello_closes_the_connection(house: House) -> None:
+    async with house.call(None) as caller:
+        await caller.say(Hello(token=token_for("alice", clock=house.clock, lifetime_s=-60)))
+        await caller.hear()
+
+        assert (await caller.closed())[0] == CloseReason.UNAUTHENTICATED.code
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(["torpor.v1"], "torpor.v1"), (["chat", "torpor.v1"], "torpor.v1"), (None, None), (["other"], None)],
+)
+async def test_our_sub_protocol_is_chosen_and_none_offered_is_accepted(
+    offered: Any, chosen: str | None, house: House
+) -> None:
+    async with house.call(None, subprotocols=offered) as caller:
+        assert caller.socket.subprotocol == chosen
+        await caller.say(Hello(token=token_for("alice", clock=house.clock)))
+        await caller.hear_a(Welcome)
+
+
+async def test_nothing_is_compressed(house: House) -> None:
+    async with house.call(None, compression="deflate") as caller:
+        assert caller.socket.response is not None
+        assert "Sec-WebSocket-Extensions" not in caller.socket.response.headers
+
+
+async def test_a_client_that_says_no_hello_is_closed() -> None:
+    async with gateway_house(hello_deadline_s=5, sweep_s=0.01) as house, house.call(None) as caller:
+        house.clock.advance(6)
+
+        assert (await caller.closed())[0] == CloseReason.HELLO_OVERDUE.code
+
+
+async def test_a_token_that_expires_closes_a_connection_that_only_watches() -> None:
+    async with gateway_house(sweep_s=0.01) as house, house.call("alice") as caller:
+        house.clock.advance(3_700)
+
+        assert (await caller.closed())[0] == CloseReason.UNAUTHENTICATED.code
+
+
+async def test_one_connection_too_many_is_turned_away() -> None:
+    async with gateway_house(connections_max=1) as house, house.call("alice"):
+        with pytest.raises(InvalidStatus, match="503"):
+            async with house.call(None):
+                pass
+
+
+async def test_stopping_closes_every_connection_with_the_reason_and_refuses_new_ones(house: House) -> None:
+    async with house.call("alice") as one, house.call("bob") as two, house.call(None) as three:
+        with anyio.fail_after(10):
+            await house.gateway.stop(CloseReason.RESTARTING)
+        reasons = {await caller.closed() for caller in (one, two, three)}
+
+    assert reasons == {(1012, "the server is restarting")}
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        async with house.call(None):
+            pass
+
+
+async def test_stopping_does_not_wait_for_a_client_that_is_deaf(house: House) -> None:
+    async with house.call("alice") as caller:
+        caller.socket.transport.pause_reading()
+        with anyio.fail_after(5):
+            await house.gateway.stop()
+        caller.socket.transport.abort()
+
+
+async def test_the_ends_of_a_server_close_its_connections() -> None:
+    async with gateway_house() as house:
+        caller = await house.call("alice").__aenter__()
+
+    assert (await caller.closed())[0] == CloseReason.GOING_AWAY.code
+
+
+async def test_an_address_in_use_is_an_error_of_the_system(house: House) -> None:
+    with pytest.raises(OSError, match="in use"):
+        async with gateway_house(port=house.gateway.port):
+            pass
+
+
+async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with gateway_house():
+            raise ZeroDivisionError
+
+
+async def test_the_address_is_the_one_it_listens_on(house: House) -> None:
+    assert house.gateway.url == f"ws://127.0.0.1:{house.gateway.port}"
+    with socket.create_connection(("127.0.0.1", house.gateway.port), timeout=5):
+        pass
