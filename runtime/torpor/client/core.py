@@ -1,0 +1,209 @@
+"""The client's side of the protocol, without a socket: what was asked and not answered, and what is watched.
+
+Above: ``TorporClient``, which moves text between this and a socket. Nothing here waits. Connections come and go:
+``connected`` says what to tell a new one, which is everything that an old one did not answer.
+
+A message is told again under its own id until it is answered, so it is one message however often that happens. What
+may be repeated without harm is repeated likewise; a cancel is not, since it could meet another turn.
+"""
+
+from collections import deque
+from typing import Protocol
+
+import msgspec
+
+from torpor.client.failures import ConnectionLost, RequestRefused
+from torpor.client.follow import Follow, Sink
+from torpor.client.wire import IncomingEvent, IncomingReload, decode, encode
+from torpor.errors import Unauthenticated
+from torpor.records.frames import (
+    Accepted,
+    Cancel,
+    ClientFrame,
+    Cursor,
+    DeltaFrame,
+    Done,
+    ErrorFrame,
+    Hello,
+    ProgressFrame,
+    Result,
+    Resumed,
+    Send,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+
+Answer = Accepted | Done | Result
+
+
+class Asker(Protocol):
+    """Whoever waits for the answer to a request."""
+
+    def settle(self, answer: Answer | Exception) -> None: ...
+
+
+class ResendLater(msgspec.Struct, frozen=True, kw_only=True):
+    """The server had no room for this message; it wants to be asked again."""
+
+    ref: str
+    after_s: float
+
+
+class _Pending:
+    """A request without an answer."""
+
+    __slots__ = ("asker", "frame", "told")
+
+    def __init__(self, frame: ClientFrame, asker: Asker) -> None:
+        self.frame = frame
+        self.asker = asker
+        self.told = False
+        """Whether a connection has been given it to send."""
+
+
+class ClientCore:
+    """See the module docstring. ``outgoing`` holds what the connection is to send next, in order."""
+
+    def __init__(self, token: str) -> None:
+        self.outgoing: deque[str] = deque()
+        self.welcome: Welcome | None = None
+        """Of the connection that is open; None without one."""
+        self.unreadable = 0
+        """Frames that this client does not know."""
+        self._token = token
+        self._is_connected = False
+        self._pending: dict[str, _Pending] = {}
+        self._follows: dict[str, Follow] = {}
+
+    # What the user of the client does.
+
+    def ask(self, frame: ClientFrame, asker: Asker) -> None:
+        """Send a request with a ``ref`` of its own, now or with the next connection, and settle ``asker`` once."""
+        pending = self._pending[frame.ref] = _Pending(frame, asker)
+        self._tell(pending)
+
+    def withdraw(self, ref: str) -> None:
+        """Nobody waits for this answer any more; what was sent is not called back."""
+        self._pending.pop(ref, None)
+
+    def resend(self, ref: str) -> None:
+        """Send a request once more, unless it has been answered."""
+        if (pending := self._pending.get(ref)) is not None:
+            self._tell(pending)
+
+    def watch(self, conversation: str, *, cursor: Cursor | None, sink: Sink) -> None:
+        """Follow a conversation, once; its items go to ``sink``."""
+        follow = self._follows[conversation] = Follow(conversation, cursor=cursor, sink=sink)
+        self._subscribe(follow)
+
+    def is_watched(self, conversation: str) -> bool:
+        return conversation in self._follows
+
+    def unwatch(self, conversation: str, *, sink: Sink) -> None:
+        """Nothing goes to ``sink`` any more."""
+        follow = self._follows.get(conversation)
+        if follow is not None and follow.sink is sink:
+            del self._follows[conversation]
+            self._put(Unsubscribe(conversation=conversation))
+
+    def drained(self, conversation: str) -> None:
+        """The sink has room again: ask for what it had none for."""
+        follow = self._follows.get(conversation)
+        if follow is not None and follow.is_behind:
+            self._subscribe(follow)
+
+    def give_up(self, error: Exception) -> None:
+        """Nothing will be answered any more: everybody who waits or watches is told why."""
+        for pending in self._pending.values():
+            pending.asker.settle(error)
+        self._pending.clear()
+        for follow in self._follows.values():
+            follow.sink.fail(error)
+        self._follows.clear()
+
+    # What happens to the connection.
+
+    def connected(self) -> None:
+        """A connection is open; ``outgoing`` begins with ``hello`` and what the last one left unanswered."""
+        self._is_connected = True
+        self.outgoing.clear()
+        subscriptions = tuple(follow.ask() for follow in self._follows.values() if not follow.is_behind)
+        self._put(Hello(token=self._token, subscriptions=subscriptions))
+        for pending in self._pending.values():
+            self._tell(pending)
+
+    def disconnected(self) -> None:
+        """The connection is gone."""
+        self._is_connected = False
+        self.welcome = None
+        self.outgoing.clear()
+        for ref, pending in tuple(self._pending.items()):
+            if isinstance(pending.frame, Cancel) and pending.told:
+                del self._pending[ref]
+                pending.asker.settle(ConnectionLost("cancel"))
+
+    def received(self, text: str | bytes) -> ResendLater | None:
+        """Take a frame of the server. Raises: Unauthenticated: it does not know the token, and never will."""
+        frame = decode(text)
+        match frame:
+            case None:
+                self.unreadable += 1
+            case Welcome():
+                self.welcome = frame
+            case Accepted() | Done() | Result():
+                self._settle(frame.ref, frame)
+            case ErrorFrame():
+                return self._on_error(frame)
+            case _:
+                self._on_watched(frame)
+        return None
+
+    def _on_error(self, frame: ErrorFrame) -> ResendLater | None:
+        if frame.code == Unauthenticated.code:
+            raise Unauthenticated(frame.message)
+        pending = self._pending.get(frame.ref)
+        if pending is not None:
+            if isinstance(pending.frame, Send) and frame.retry_after_s is not None:
+                return ResendLater(ref=frame.ref, after_s=frame.retry_after_s)
+            self._settle(frame.ref, RequestRefused(frame))
+        elif not frame.ref and (follow := self._follows.pop(frame.conversation, None)) is not None:
+            follow.sink.fail(RequestRefused(frame))
+        return None
+
+    def _on_watched(self, frame: IncomingEvent | DeltaFrame | ProgressFrame | IncomingReload | Resumed) -> None:
+        follow = self._follows.get(frame.conversation)
+        if follow is None:
+            return
+        match frame:
+            case Resumed():
+                follow.on_resumed(frame)
+            case IncomingReload():
+                follow.on_reload(frame)
+            case DeltaFrame():
+                follow.on_delta(frame)
+            case ProgressFrame():
+                follow.on_progress(frame)
+            case IncomingEvent():
+                if not follow.on_event(frame):
+                    self._subscribe(follow)
+
+    def _settle(self, ref: str, answer: Answer | Exception) -> None:
+        if (pending := self._pending.pop(ref, None)) is not None:
+            pending.asker.settle(answer)
+
+    def _subscribe(self, follow: Follow) -> None:
+        self._put(Subscribe(subscription=follow.ask()))
+
+    def _tell(self, pending: _Pending) -> None:
+        if self._is_connected:
+            pending.told = True
+            self._put(pending.frame)
+
+    def _put(self, frame: ClientFrame) -> None:
+        if self._is_connected:
+            self.outgoing.append(encode(frame))
+
+    def __repr__(self) -> str:
+        state = "connected" if self._is_connected else "disconnected"
+        return f"<ClientCore {state} pending={len(self._pending)} watches={len(self._follows)}>"

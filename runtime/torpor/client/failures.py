@@ -1,0 +1,43 @@
+"""What the client raises beside the errors everybody knows."""
+
+from torpor.errors import ClientError, Retry
+from torpor.records.frames import ErrorFrame
+
+
+class RequestRefused(ClientError):
+    """The server answered with ``error``; ``code`` is the server's own, see docs/protocol.md."""
+
+    code = "request_refused"
+
+    def __init__(self, frame: ErrorFrame) -> None:
+        super().__init__(frame.message)
+        self.code = frame.code  # type: ignore[misc]  # here the instance knows it, everywhere else the class
+        self.retry_after_s = frame.retry_after_s
+        self.conversation = frame.conversation
+        self.message_id = frame.message_id
+
+
+class ConnectionLost(ClientError):
+    """The connection ended before the answer to a request that must not be repeated unasked."""
+
+    code = "connection_lost"
+    retry = Retry.UNKNOWN_OUTCOME
+
+    def __init__(self, request: str) -> None:
+        super().__init__(f"connection was lost before {request!r} was answered, it may have happened")
+        self.request = request
+
+
+class ServerRefused(ClientError):
+    """The server does not talk to this client, and trying again would not change that."""
+
+    code = "refused"
+
+
+class ClientClosed(ClientError):
+    """The client was closed while something waited for an answer."""
+
+    code = "closed"
+
+    def __init__(self) -> None:
+        super().__init__("client is closed")

@@ -1,0 +1,344 @@
+"""What the client says to each connection, and to whom it gives the answers."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.bucket import Bucket
+from torpor.client.core import Answer, ClientCore, ResendLater
+from torpor.client.failures import ClientClosed, ConnectionLost, RequestRefused
+from torpor.errors import Unauthenticated
+from torpor.records.events import TurnFinishedEvent
+from torpor.records.frames import (
+    Accepted,
+    Cancel,
+    Cursor,
+    DeltaFrame,
+    Done,
+    ErrorFrame,
+    EventFrame,
+    ListConversations,
+    Result,
+    Resumed,
+    RunStatus,
+    Send,
+    ServerFrame,
+    Welcome,
+)
+from torpor.records.ids import MessageId
+
+
+class Caller:
+    """Waits for one answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer | Exception] = []
+
+    def settle(self, answer: Answer | Exception) -> None:
+        self.answers.append(answer)
+
+
+@pytest.fixture
+def core() -> ClientCore:
+    return ClientCore("the token")
+
+
+def said(core: ClientCore) -> list[dict[str, Any]]:
+    """What the connection was given to send, and has sent."""
+    frames = [msgspec.json.decode(text) for text in core.outgoing]
+    core.outgoing.clear()
+    return frames
+
+
+def told(core: ClientCore, frame: ServerFrame) -> ResendLater | None:
+    return core.received(msgspec.json.encode(frame))
+
+
+def send(ref: str) -> Send:
+    return Send(ref=ref, conversation="c1", message_id=MessageId(f"m-{ref}"), text="hello")
+
+
+def accepted(ref: str) -> Accepted:
+    return Accepted(ref=ref, conversation="c1", message_id=MessageId(f"m-{ref}"), event=1)
+
+
+def event(number: int) -> EventFrame:
+    return EventFrame(conversation="c1", epoch=1, event=TurnFinishedEvent(event=number, at_us=1))
+
+
+def resumed(head: int) -> Resumed:
+    return Resumed(conversation="c1", epoch=1, head=head, status=RunStatus(state="rest"))
+
+
+def test_a_connection_begins_with_hello_and_what_is_unanswered_in_its_order(core: ClientCore) -> None:
+    for ref in "abc":
+        core.ask(send(ref), Caller())
+    core.watch("c1", cursor=Cursor(event=3), sink=Bucket())
+    assert said(core) == []
+    core.connected()
+
+    hello, *sends = said(core)
+    assert (hello["frame"], hello["token"]) == ("hello", "the token")
+    assert hello["subscriptions"] == [{"conversation": "c1", "cursor": {"epoch": 1, "event": 3}}]
+    assert [frame["message_id"] for frame in sends] == ["m-a", "m-b", "m-c"]
+
+
+def test_an_unanswered_message_is_sent_again_under_its_id_and_an_answered_one_is_not(core: ClientCore) -> None:
+    first, second = Caller(), Caller()
+    core.connected()
+    core.ask(send("a"), first)
+    core.ask(send("b"), second)
+    told(core, accepted("a"))
+    core.disconnected()
+    core.connected()
+
+    assert [frame.get("message_id") for frame in said(core)] == [None, "m-b"]
+    told(core, accepted("b"))
+    told(core, accepted("b"))
+    assert first.answers == [accepted("a")]
+    assert second.answers == [accepted("b")]
+
+
+def test_a_withdrawn_message_is_not_sent_again(core: ClientCore) -> None:
+    caller = Caller()
+    core.connected()
+    core.ask(send("a"), caller)
+    core.withdraw("a")
+    core.disconnected()
+    core.connected()
+    told(core, accepted("a"))
+
+    assert len(said(core)) == 1
+    assert caller.answers == []
+
+
+def test_a_message_that_met_a_full_mailbox_is_sent_again_later(core: ClientCore) -> None:
+    caller = Caller()
+    core.connected()
+    core.ask(send("a"), caller)
+    said(core)
+    later = told(core, ErrorFrame(code="busy", message="full", ref="a", message_id="m-a", retry_after_s=0.5))
+
+    assert later == ResendLater(ref="a", after_s=0.5)
+    assert caller.answers == []
+    core.resend("a")
+    assert [frame["message_id"] for frame in said(core)] == ["m-a"]
+    told(core, accepted("a"))
+    core.resend("a")
+    assert said(core) == []
+
+
+def test_any_other_refusal_is_the_answer(core: ClientCore) -> None:
+    caller = Caller()
+    core.connected()
+    core.ask(send("a"), caller)
+    assert told(core, ErrorFrame(code="rejected", message="turn 3 is running", ref="a")) is None
+
+    (refusal,) = caller.answers
+    assert isinstance(refusal, RequestRefused)
+    assert (refusal.code, str(refusal)) == ("rejected", "turn 3 is running")
+
+
+def test_only_messages_are_repeated_when_the_server_is_busy(core: ClientCore) -> None:
+    caller = Caller()
+    core.connected()
+    core.ask(ListConversations(ref="a"), caller)
+
+    assert told(core, ErrorFrame(code="unavailable", message="no", ref="a", retry_after_s=1)) is None
+    (refusal,) = caller.answers
+    assert isinstance(refusal, RequestRefused)
+    assert refusal.retry_after_s == 1
+
+
+def test_a_cancel_that_was_sent_is_not_repeated_and_one_that_was_not_is_sent(core: ClientCore) -> None:
+    early, late = Caller(), Caller()
+    core.connected()
+    core.ask(Cancel(ref="a", conversation="c1"), early)
+    core.disconnected()
+    core.ask(Cancel(ref="b", conversation="c1"), late)
+    core.connected()
+
+    (lost,) = early.answers
+    assert isinstance(lost, ConnectionLost)
+    assert [frame["ref"] for frame in said(core)[1:]] == ["b"]
+    told(core, Done(ref="b"))
+    assert late.answers == [Done(ref="b")]
+
+
+def test_answers_go_to_whoever_asked(core: ClientCore) -> None:
+    first, second = Caller(), Caller()
+    core.connected()
+    core.ask(ListConversations(ref="a"), first)
+    core.ask(ListConversations(ref="b"), second)
+    told(core, Result(ref="b", rows=({"path": "x"},)))
+    told(core, Result(ref="a", rows=()))
+    told(core, Result(ref="nobody", rows=()))
+
+    assert first.answers == [Result(ref="a", rows=())]
+    assert second.answers == [Result(ref="b", rows=({"path": "x"},))]
+
+
+def test_a_watch_goes_on_from_what_it_has_over_connections(core: ClientCore) -> None:
+    bucket = Bucket()
+    core.watch("c1", cursor=Cursor(event=0), sink=bucket)
+    for first, last in ((1, 3), (2, 5), (6, 6)):
+        core.connected()
+        told(core, resumed(9))
+        for number in range(first, last + 1):
+            told(core, event(number))
+        core.disconnected()
+    core.connected()
+
+    assert bucket.numbers == [1, 2, 3, 4, 5, 6]
+    assert said(core)[0]["subscriptions"][0]["cursor"] == {"epoch": 1, "event": 6}
+
+
+def test_a_missing_event_is_asked_for(core: ClientCore) -> None:
+    bucket = Bucket()
+    core.watch("c1", cursor=Cursor(event=0), sink=bucket)
+    core.connected()
+    said(core)
+    told(core, resumed(0))
+    told(core, event(1))
+    told(core, event(3))
+    told(core, event(4))
+    (subscribe,) = said(core)
+    told(core, resumed(4))
+    for number in (2, 3, 4):
+        told(core, event(number))
+
+    assert subscribe["subscription"] == {"conversation": "c1", "cursor": {"epoch": 1, "event": 1}}
+    assert bucket.numbers == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "disconnected", "reconnected"])
+def test_a_watch_that_had_no_room_is_resumed_when_it_is_drained(meanwhile: str, core: ClientCore) -> None:
+    bucket = Bucket(room=2)
+    core.watch("c1", cursor=Cursor(event=0), sink=bucket)
+    core.connected()
+    told(core, resumed(3))
+    for number in (1, 2, 3):
+        told(core, event(number))
+    if meanwhile != "nothing":
+        core.disconnected()
+    if meanwhile == "reconnected":
+        core.connected()
+        assert said(core)[0]["subscriptions"] == []
+    said(core)
+    core.drained("c1")
+    core.drained("c1")
+    if meanwhile == "disconnected":
+        core.connected()
+        (subscription,) = said(core)[0]["subscriptions"]
+    else:
+        (frame,) = said(core)
+        subscription = frame["subscription"]
+
+    assert subscription["cursor"] == {"epoch": 1, "event": 1}
+
+
+def test_a_drained_watch_that_missed_nothing_asks_for_nothing(core: ClientCore) -> None:
+    core.watch("c1", cursor=None, sink=Bucket())
+    core.connected()
+    said(core)
+    core.drained("c1")
+    core.drained("c2")
+
+    assert said(core) == []
+
+
+def test_a_watch_that_the_server_refuses_fails_and_no_other(core: ClientCore) -> None:
+    refused, other = Bucket(), Bucket()
+    core.watch("c1", cursor=None, sink=refused)
+    core.watch("c2", cursor=None, sink=other)
+    core.connected()
+    told(core, ErrorFrame(code="quarantined", message="bad journal", conversation="c1"))
+
+    assert isinstance(refused.error, RequestRefused)
+    assert other.error is None
+    assert not core.is_watched("c1")
+
+
+def test_an_unwatched_conversation_is_told_to_the_server_and_its_frames_are_ignored(core: ClientCore) -> None:
+    bucket, newer = Bucket(), Bucket()
+    core.watch("c1", cursor=None, sink=bucket)
+    core.connected()
+    said(core)
+    core.unwatch("c1", sink=newer)
+    assert said(core) == []
+    core.unwatch("c1", sink=bucket)
+    core.unwatch("c1", sink=bucket)
+    told(core, resumed(0))
+    told(core, DeltaFrame(conversation="c1", call="call1", offset=0, text="abc"))
+
+    assert [frame["frame"] for frame in said(core)] == ["unsubscribe"]
+    assert bucket.items == []
+
+
+def test_a_token_that_the_server_refuses_is_final(core: ClientCore) -> None:
+    core.connected()
+    with pytest.raises(Unauthenticated, match="expired"):
+        told(core, ErrorFrame(code="unauthenticated", message="token has expired"))
+
+
+def test_giving_up_tells_everybody(core: ClientCore) -> None:
+    caller, bucket = Caller(), Bucket()
+    core.ask(send("a"), caller)
+    core.watch("c1", cursor=None, sink=bucket)
+    core.give_up(ClientClosed())
+
+    assert isinstance(caller.answers[0], ClientClosed)
+    assert isinstance(bucket.error, ClientClosed)
+
+
+def test_the_welcome_lasts_as_long_as_the_connection(core: ClientCore) -> None:
+    welcome = Welcome(principal="alice", tenant="default", owner="alice", scopes=("chat",))
+    core.connected()
+    told(core, welcome)
+    assert core.welcome == welcome
+    core.disconnected()
+
+    assert core.welcome is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"frame":"from.the.future","x":1}',
+        '{"frame":"accepted"}',
+        '{"no":"frame"}',
+        '{"frame":"event","conversation":"c1","epoch":1,"event":{"type":"turn.finished"}}',
+        "not json",
+        "[" * 5000,
+        '{"frame":"done","ref":"a","x":' + "[" * 5000 + "]" * 5000 + "}",
+    ],
+)
+def test_frames_that_are_not_known_are_ignored_and_counted(text: str, core: ClientCore) -> None:
+    core.connected()
+    core.received(text)
+
+    assert core.unreadable == 1
+
+
+def test_unknown_fields_are_ignored(core: ClientCore) -> None:
+    caller = Caller()
+    core.connected()
+    core.ask(Cancel(ref="a", conversation="c1"), caller)
+    core.received('{"frame":"done","ref":"a","later":{"x":1}}')
+
+    assert caller.answers == [Done(ref="a")]
+
+
+def test_half_an_emoji_in_a_message_travels_as_an_escape(core: ClientCore) -> None:
+    core.connected()
+    core.ask(Send(ref="a", conversation="c1", message_id=MessageId("m1"), text="x\ud83d"), Caller())
+
+    assert r"x\ud83d" in core.outgoing[-1]
+    assert core.outgoing[-1].encode()
+
+
+def test_repr_shows_counts(core: ClientCore) -> None:
+    core.ask(send("a"), Caller())
+
+    assert repr(core) == "<ClientCore disconnected pending=1 watches=0>"
