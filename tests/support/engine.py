@@ -120,7 +120,7 @@ class Engine:
         self.toolbox = toolbox
         self.ledger = toolbox.ledger
         self.recorders: list[Recorder] = []
-        self._sent = 0
+        self._sent = sum(len(held.receipts) for held in store.data.conversations.values())
 
     def watch(self, key: ConversationKey = KEY) -> Recorder:
         """Record what this conversation publishes from now on."""

@@ -144,6 +144,7 @@ class ToolBatch:
                 self._wakeup.set()
             elif self._effect(call) is Effect.WRITE:
                 self._strays.ended_late(call, result, of_turn=self._turn.number)
+                await self._journal.flush()
 
     async def _result_of(self, call: CallState) -> ToolResult:
         if call.unusable:
