@@ -99,9 +99,9 @@ def records_after(
     Raises: JournalCorrupt: they cannot be decoded, do not add up, or do not reach what was asked for.
     """
     records = _checked(key, batches)
-    first = records[0].seq if records else head.seq + 1
+    first = records[0].seq if records else seq + 1
     if first > seq + 1:
-        raise JournalCorrupt(key.path, reason=f"record {seq + 1} is missing, the next one is {first}")
+        raise JournalCorrupt(key.path, reason=_hole(seq, first))
     end = head.seq if limit is None else min(head.seq, seq + limit)
     last = records[-1].seq if records else seq
     if last < end:
@@ -147,7 +147,7 @@ def _checked(key: ConversationKey, batches: Sequence[StoredBatch]) -> tuple[Jour
     seq, event, start = batches[0].first_seq - 1, None, 0
     for batch in batches:
         if batch.first_seq != seq + 1:
-            raise JournalCorrupt(key.path, reason=f"record {seq + 1} is missing, the next one is {batch.first_seq}")
+            raise JournalCorrupt(key.path, reason=_hole(seq, batch.first_seq))
         end = start + batch.last_seq - seq
         for record in records[start:end]:
             seq += 1
@@ -170,15 +170,22 @@ def _checked(key: ConversationKey, batches: Sequence[StoredBatch]) -> tuple[Jour
     return records
 
 
+def _hole(seq: int, next_seq: int) -> str:
+    if next_seq <= seq:
+        return f"record {next_seq} is there twice"
+    return f"records {seq + 1} to {next_seq - 1} are missing"
+
+
 def _decode(key: ConversationKey, batches: Sequence[StoredBatch]) -> tuple[JournalRecord, ...]:
-    """All records in one pass over one array; only when that fails, batch by batch to find the one to blame."""
+    """All records in one pass over one array; only when that fails, batch by batch, to find the one to blame."""
     try:
         return _RECORDS.decode(b"[%b]" % b",".join([batch.records[1:-1] for batch in batches]))
     except msgspec.DecodeError:
-        for batch in batches:
-            try:
-                _RECORDS.decode(batch.records)
-            except msgspec.DecodeError as exc:
-                reason = f"batch {batch.first_seq} cannot be decoded: {exc}"
-                raise JournalCorrupt(key.path, reason=reason) from exc
-        raise JournalCorrupt(key.path, reason="batches cannot be decoded together") from None
+        return tuple(record for batch in batches for record in _decode_one(key, batch))
+
+
+def _decode_one(key: ConversationKey, batch: StoredBatch) -> tuple[JournalRecord, ...]:
+    try:
+        return _RECORDS.decode(batch.records)
+    except msgspec.DecodeError as exc:
+        raise JournalCorrupt(key.path, reason=f"batch {batch.first_seq} cannot be decoded: {exc}") from exc
