@@ -16,7 +16,7 @@ import anyio
 from tests.support.client_checker import client_faults
 from tests.support.effects_checker import deeds_of, effect_faults, lines_of, model_faults
 from tests.support.gate import Gate, open_gate
-from tests.support.journal_checker import account_of, journal_faults, read_journals
+from tests.support.journal_checker import Turn, account_of, journal_faults, read_journals
 from tests.support.server_process import Fault, ServerProcess, server_process
 from tests.support.visitor import Visitor
 from torpor.client.options import ClientOptions
@@ -34,6 +34,7 @@ class KillRun:
         self.folder = folder
         self.home = folder / "home"
         self._released = self.home / "released"
+        self._database = folder / "data" / "torpor.db"
         self._conversations = conversations
         self.passed: dict[str, int] = {}
         """How often the last server passed each point."""
@@ -63,9 +64,14 @@ class KillRun:
                 tasks.cancel_scope.cancel()
         return reached
 
+    def turns(self) -> list[Turn]:
+        """Every turn of every conversation, in order."""
+        journals = read_journals(self._database)
+        return [turn for journal in journals.values() for turn in account_of(journal).turns.values()]
+
     def faults(self) -> list[str]:
         """What the judges find."""
-        journals = read_journals(self.folder / "data" / "torpor.db")
+        journals = read_journals(self._database)
         accounts = {path: account_of(journal) for path, journal in journals.items()}
         book, model = lines_of(self.home / "book.jsonl"), lines_of(self.home / "model.jsonl")
         client = lines_of(self.folder / "client.jsonl")
@@ -117,7 +123,6 @@ class KillRun:
         agent.write_text(text)
 
     async def _visit(self, url: str, token: str) -> None:
-        names = [f"c{number}" for number in range(1, self._conversations + 1)]
         with (self.folder / "client.jsonl").open("a", encoding="utf-8") as log:
 
             def note(line: dict[str, Any]) -> None:
@@ -128,8 +133,16 @@ class KillRun:
                 TorporClient(url, token, options=_IMPATIENT) as onlooker,
                 anyio.create_task_group() as tasks,
             ):
-                for name in names:
-                    visitor = Visitor(client, onlooker, name, home=self.home, log=note, lives=lambda: self._lives)
+                for number in range(self._conversations):
+                    visitor = Visitor(
+                        client,
+                        onlooker,
+                        f"c{number}",
+                        home=self.home,
+                        log=note,
+                        lives=lambda: self._lives,
+                        number=number,
+                    )
                     self._visitors.append(visitor)
                     tasks.start_soon(visitor.live)
         self._are_done.set()

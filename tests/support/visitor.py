@@ -109,7 +109,7 @@ def path_of(conversation: str) -> str:
 
 
 class Visitor:
-    """One conversation of one client; ``lives`` counts the servers so far."""
+    """One conversation of one client; ``lives`` counts the servers so far, ``number`` tells visitors apart."""
 
     def __init__(
         self,
@@ -120,13 +120,14 @@ class Visitor:
         home: Path,
         log: Log,
         lives: Callable[[], int],
+        number: int,
     ) -> None:
         self._client = client
         self._conversation = conversation
         self._released = home / "released"
         self._log = log
         self._lives = lives
-        self._number = 0
+        self._number = 100 * number
         self._heard = Follower(client, conversation, name="speaker", log=log)
         self._onlooker = Follower(onlooker, conversation, name="onlooker", log=log)
 
