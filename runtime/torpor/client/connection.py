@@ -1,0 +1,166 @@
+"""One socket after the other, for as long as the server can be hoped for. Knows asyncio and ``websockets``.
+
+Above: ``TorporClient``. Below: ``ClientCore``, which is told what arrives and says what to send.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
+from websockets.typing import Subprotocol
+
+from torpor.client.core import ClientCore, ResendLater
+from torpor.client.failures import ServerRefused
+from torpor.client.options import ClientOptions
+from torpor.clock import Clock
+from torpor.errors import ClientError, Unauthenticated
+from torpor.records.frames import SUBPROTOCOL, Welcome
+
+FINAL_CLOSE_CODES: Final = frozenset({4401, 4413})
+"""After these the same client would be closed again; see docs/protocol.md, "Closing"."""
+_UNAUTHENTICATED: Final = 4401
+_PASSING_STATUS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
+_log = structlog.get_logger()
+
+
+class Connection:
+    """See the module docstring. ``jitter`` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        url: str,
+        core: ClientCore,
+        *,
+        clock: Clock,
+        jitter: Callable[[], float],
+        options: ClientOptions,
+        on_change: Callable[[Welcome | None], None],
+    ) -> None:
+        self._url = url
+        self._core = core
+        self._clock = clock
+        self._jitter = jitter
+        self._options = options
+        self._on_change = on_change
+        self._outgoing: anyio.Event | None = None
+        """Made by the writer when ``core.outgoing`` is empty."""
+        self.opened = 0
+        self.resent = 0
+
+    def wake(self) -> None:
+        """Send what the core wants sent."""
+        if self._outgoing is not None:
+            self._outgoing.set()
+
+    async def keep(self) -> ClientError:
+        """Connect, and connect again whenever that ends; returns why there is no point in it any more."""
+        failures = 0
+        while True:
+            began_s = self._clock.monotonic_s()
+            if (final := await self._connect_once()) is not None:
+                return final
+            is_stable = self._clock.monotonic_s() - began_s >= self._options.stable_s
+            failures = 0 if is_stable else failures + 1
+            await anyio.sleep(self._wait_s(failures))
+
+    def _wait_s(self, failures: int) -> float:
+        doublings = min(max(failures - 1, 0), 32)
+        wait_s = min(self._options.backoff_s * 2.0**doublings, self._options.backoff_max_s)
+        return wait_s * (1 - self._jitter() / 2)
+
+    async def _connect_once(self) -> ClientError | None:
+        try:
+            async with connect(
+                self._url,
+                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                compression=None,
+                proxy=None,
+                max_size=self._options.frame_bytes_max,
+                open_timeout=self._options.open_deadline_s,
+                ping_interval=self._options.ping_interval_s,
+                ping_timeout=self._options.ping_deadline_s,
+                close_timeout=self._options.close_deadline_s,
+            ) as socket:
+                if socket.subprotocol != SUBPROTOCOL:
+                    return ServerRefused(f"server at {self._url!r} does not speak {SUBPROTOCOL}")
+                return await self._converse(socket)
+        except InvalidURI:
+            return ServerRefused(f"{self._url!r} is no address of a server, expected ws://host:port")
+        except InvalidStatus as exc:
+            return self._refusal(exc.response.status_code)
+        except (OSError, EOFError, WebSocketException) as exc:  # TimeoutError is an OSError
+            _log.debug("client.connection_failed", url=self._url, why=repr(exc))
+            return None
+
+    def _refusal(self, status: int) -> ClientError | None:
+        if status == HTTPStatus.UNAUTHORIZED:
+            return Unauthenticated("the server does not accept the token")
+        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING_STATUS:
+            return ServerRefused(f"server at {self._url!r} answered HTTP {status}, expected a WebSocket")
+        return None
+
+    async def _converse(self, socket: ClientConnection) -> ClientError | None:
+        self.opened += 1
+        self._core.connected()
+        final: ClientError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._write, socket, name="client:write")
+            try:
+                final = await self._read(socket, tasks)
+            finally:
+                if self._core.welcome is not None:
+                    self._on_change(None)
+                self._core.disconnected()
+                tasks.cancel_scope.cancel()
+                await self._close(socket)
+        return final
+
+    async def _read(self, socket: ClientConnection, tasks: TaskGroup) -> ClientError | None:
+        try:
+            async for text in socket:
+                before = self._core.welcome
+                if (later := self._core.received(text)) is not None:
+                    tasks.start_soon(self._resend, later, name="client:resend")
+                if self._core.welcome is not before:
+                    self._on_change(self._core.welcome)
+                if self._core.outgoing:
+                    self.wake()
+        except Unauthenticated as exc:
+            return exc
+        except ConnectionClosed:
+            _log.debug("client.connection_lost", code=socket.close_code)
+        if socket.close_code == _UNAUTHENTICATED:
+            return Unauthenticated(socket.close_reason or "the server does not accept the token")
+        if socket.close_code in FINAL_CLOSE_CODES:
+            return ServerRefused(f"server closed the connection for good: {socket.close_reason}")
+        return None
+
+    async def _write(self, socket: ClientConnection) -> None:
+        try:
+            while True:
+                while self._core.outgoing:
+                    with anyio.fail_after(self._options.send_deadline_s):
+                        await socket.send(self._core.outgoing.popleft())
+                self._outgoing = anyio.Event()
+                await self._outgoing.wait()
+        except ConnectionClosed:
+            return  # the reader sees it as well
+        except TimeoutError:
+            socket.transport.abort()
+
+    async def _resend(self, later: ResendLater) -> None:
+        await anyio.sleep(later.after_s * (1 + self._jitter() / 4))
+        self.resent += 1
+        self._core.resend(later.ref)
+        self.wake()
+
+    async def _close(self, socket: ClientConnection) -> None:
+        with anyio.move_on_after(2 * self._options.close_deadline_s, shield=True) as closing:
+            await socket.close()
+        if closing.cancelled_caught:
+            socket.transport.abort()

@@ -1,0 +1,281 @@
+"""The Python client: talks ``torpor.v1`` and keeps at it, over as many connections as it takes.
+
+Above: the command line, tests, programs that use conversations. Below: ``Connection``, which has the sockets, and
+``ClientCore``, which decides everything that needs none.
+"""
+
+from collections.abc import Callable
+from random import SystemRandom
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from torpor.client.connection import Connection
+from torpor.client.core import Answer, ClientCore
+from torpor.client.failures import ClientClosed, ServerRefused
+from torpor.client.options import ClientOptions
+from torpor.client.watch import Watch
+from torpor.clock import Clock, IdSource, RandomIds, SystemClock
+from torpor.errors import BadFrame, ClientError
+from torpor.records.commands import Receipt
+from torpor.records.frames import (
+    Accepted,
+    Cancel,
+    ClientFrame,
+    Cursor,
+    Done,
+    HibernateConversation,
+    InspectConversation,
+    ListConversations,
+    Result,
+    Send,
+    ThawConversation,
+    Welcome,
+)
+from torpor.records.ids import MessageId
+from torpor.records.journal import WhenBusy
+
+Row = dict[str, Any]
+_Kind = TypeVar("_Kind")
+_RANDOM = SystemRandom()
+
+
+class ClientStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start."""
+
+    connections: int
+    """Connections that were opened."""
+    resent: int
+    """Messages sent again because the server had no room for them."""
+    unreadable: int
+    """Frames that this client does not know."""
+
+
+class TorporClient:
+    """Use it as ``async with TorporClient(url, token) as client``, entered and left by one task.
+
+    Requests wait for as long as the server can be hoped for, over any number of connections; callers set deadlines
+    with anyio's scopes. It gives up when the server refuses the token or the address is no Torpor; then everything that
+    waits raises that error.
+
+    Raises, from every request: RequestRefused: the server's own answer. Unauthenticated, ServerRefused: it gave up.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+        jitter: Callable[[], float] = _RANDOM.random,
+        options: ClientOptions | None = None,
+        on_connection: Callable[[Welcome | None], None] = lambda welcome: None,
+    ) -> None:
+        """Args: jitter: numbers in [0, 1). on_connection: called with each welcome, and with None when it is over."""
+        self._ids = ids or RandomIds()
+        self._options = options or ClientOptions()
+        self._core = ClientCore(token)
+        self._on_connection = on_connection
+        self._connection = Connection(
+            url,
+            self._core,
+            clock=clock or SystemClock(),
+            jitter=jitter,
+            options=self._options,
+            on_change=self._on_change,
+        )
+        self._tasks: TaskGroup | None = None
+        self._watches: set[Watch] = set()
+        self._changed: anyio.Event | None = None
+        """Made by whoever waits for a welcome."""
+        self._ended: ClientError | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run, name="client")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tasks is None:
+            return
+        self._end(ClientClosed())
+        for watch in tuple(self._watches):
+            await watch.aclose()
+        self._tasks.cancel_scope.cancel()
+        # The block's own error is not the group's business, or it would come out wrapped in one.
+        passed = (None, None, None) if isinstance(exc, Exception) else (kind, exc, trace)
+        await self._tasks.__aexit__(*passed)
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the server said of us; None while there is no connection."""
+        return self._core.welcome
+
+    def statistics(self) -> ClientStatistics:
+        return ClientStatistics(
+            connections=self._connection.opened,
+            resent=self._connection.resent,
+            unreadable=self._core.unreadable,
+        )
+
+    async def connected(self) -> Welcome:
+        """Return once the server has said welcome."""
+        while (welcome := self._core.welcome) is None:
+            if self._ended is not None:
+                raise self._ended
+            if self._changed is None:
+                self._changed = anyio.Event()
+            await self._changed.wait()
+        return welcome
+
+    async def send(
+        self,
+        conversation: str,
+        text: str,
+        *,
+        message_id: str | None = None,
+        when_busy: WhenBusy = WhenBusy.QUEUE,
+        agent: str = "",
+    ) -> Receipt:
+        """Send a message and return once it is durable; it is one message however often it had to be sent.
+
+        ``agent`` is only read when the message creates the conversation. A server without room for it is asked again
+        after the time that it names. Cancelled, the message may have been accepted: send it again under the same id.
+        """
+        frame = Send(
+            ref=self._ids.new_id(),
+            conversation=conversation,
+            message_id=MessageId(message_id or self._ids.new_id()),
+            text=text,
+            when_busy=when_busy,
+            agent=agent,
+        )
+        accepted = await self._ask(frame, Accepted)
+        return Receipt(
+            message_id=accepted.message_id, event=accepted.event, at_us=accepted.at_us, position=accepted.position
+        )
+
+    async def cancel(self, conversation: str) -> None:
+        """End the running turn and return once its end is durable.
+
+        Raises: ConnectionLost: it may have been done; it is not repeated, since it could meet the next turn.
+        """
+        await self._ask(Cancel(ref=self._ids.new_id(), conversation=conversation), Done)
+
+    def watch(self, conversation: str, cursor: Cursor | None = None) -> Watch:
+        """Watch a conversation from behind ``cursor``; without one, from its present state. See ``Watch``.
+
+        Raises: BadFrame: this client watches it already.
+        """
+        if self._ended is not None:
+            raise self._ended
+        if self._core.is_watched(conversation):
+            raise BadFrame(f"conversation {conversation!r} is watched by this client already")
+        watch = Watch(
+            on_drained=lambda: self._drained(conversation),
+            on_close=lambda: self._unwatch(conversation, watch),
+            items_max=self._options.items_max,
+        )
+        self._watches.add(watch)
+        self._core.watch(conversation, cursor=cursor, sink=watch)
+        self._connection.wake()
+        return watch
+
+    async def list(self) -> tuple[Row, ...]:
+        """One's own conversations, or everybody's to an operator, in order of their paths."""
+        rows: list[Row] = []
+        more = True
+        while more:
+            after = rows[-1]["path"] if rows else ""
+            result = await self._ask(ListConversations(ref=self._ids.new_id(), after=after), Result)
+            rows.extend(result.rows)
+            more = result.more and bool(result.rows)
+        return tuple(rows)
+
+    async def inspect(self, path: str, *, seq: int = 0) -> tuple[Row, ...]:
+        """For operators: the records of a journal after ``seq``, as they stand there."""
+        rows: list[Row] = []
+        more = True
+        while more:
+            after = rows[-1]["seq"] if rows else seq
+            result = await self._ask(InspectConversation(ref=self._ids.new_id(), path=path, seq=after), Result)
+            rows.extend(result.rows)
+            more = result.more and bool(result.rows)
+        return tuple(rows)
+
+    async def hibernate(self, path: str, *, deadline_s: float = 0.0) -> None:
+        """For operators: put an actor to sleep, after its running turn if that ends within ``deadline_s``.
+
+        Raises: RequestRefused: with ``not_now`` the turn is still running.
+        """
+        await self._ask(HibernateConversation(ref=self._ids.new_id(), path=path, deadline_s=deadline_s), Done)
+
+    async def thaw(self, path: str) -> None:
+        """For operators: wake an actor."""
+        await self._ask(ThawConversation(ref=self._ids.new_id(), path=path), Done)
+
+    async def _ask(self, frame: ClientFrame, kind: type[_Kind]) -> _Kind:
+        if self._ended is not None:
+            raise self._ended
+        waiter = _Waiter()
+        self._core.ask(frame, waiter)
+        self._connection.wake()
+        try:
+            answer = await waiter.wait()
+        finally:
+            self._core.withdraw(frame.ref)
+        if not isinstance(answer, kind):
+            raise ServerRefused(f"server answered with {type(answer).__name__}, expected {kind.__name__}")
+        return answer
+
+    async def _run(self) -> None:
+        self._end(await self._connection.keep())
+
+    def _end(self, error: ClientError) -> None:
+        if self._ended is None:
+            self._ended = error
+            self._core.give_up(error)
+            self._tell_changed()
+
+    def _on_change(self, welcome: Welcome | None) -> None:
+        self._tell_changed()
+        self._on_connection(welcome)
+
+    def _tell_changed(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    def _drained(self, conversation: str) -> None:
+        self._core.drained(conversation)
+        self._connection.wake()
+
+    def _unwatch(self, conversation: str, watch: Watch) -> None:
+        self._watches.discard(watch)
+        self._core.unwatch(conversation, sink=watch)
+        self._connection.wake()
+
+
+class _Waiter:
+    """One caller, waiting for one answer."""
+
+    def __init__(self) -> None:
+        self._settled = anyio.Event()
+        self._answer: Answer | Exception = ClientClosed()
+
+    def settle(self, answer: Answer | Exception) -> None:
+        self._answer = answer
+        self._settled.set()
+
+    async def wait(self) -> Answer:
+        await self._settled.wait()
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
