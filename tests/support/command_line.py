@@ -31,7 +31,8 @@ class Command:
     def __init__(self, directory: Path, **environ: str) -> None:
         self.directory = directory
         ours = {name: value for name, value in os.environ.items() if not name.startswith("TORPOR")}
-        self.environ = {**ours, "PYTHONUNBUFFERED": "1", **environ}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        self.environ = {**ours, "PATH": path, "PYTHONUNBUFFERED": "1", **environ}
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run it to its end, which must have the exit code ``code``."""
@@ -47,6 +48,20 @@ class Command:
         )
         assert done.returncode == code, f"torpor {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def shell(self, line: str) -> str:
+        """Standard output of a line as a person types it; it must succeed."""
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.directory,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
 
     def output(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         return self.run(*arguments, code=code, stdin=stdin).stdout
