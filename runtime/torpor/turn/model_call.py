@@ -7,14 +7,14 @@ world; what it says is held back until that commit is durable.
 from collections.abc import Callable
 
 import anyio
-import msgspec
 
 from torpor.conversation.publish import text_of
 from torpor.errors import ProviderError, ProviderUnavailable, StoreError
 from torpor.model.contract import Model, ModelReply, ModelRequest
-from torpor.records.blocks import Block, BlockHead, canonical, head_of, text_block
+from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.events import Delta
 from torpor.turn.contract import Journal
+from torpor.turn.storable import is_blank, storable
 
 
 class ReplySoFar:
@@ -56,7 +56,7 @@ class ReplySoFar:
         everything when no text was said at all.
         """
         heads = ((block, head_of(block)) for block in self._blocks)
-        kept = [block for block, head in heads if head.type != "tool_use" and not _is_blank(head)]
+        kept = [block for block, head in heads if head.type != "tool_use" and not is_blank(head)]
         if (rest := "".join(self._pieces)).strip():
             kept.append(text_block(rest))
         return tuple(kept) if text_of(kept).strip() else ()
@@ -110,30 +110,4 @@ class ModelCall:
                 return ProviderUnavailable(f"no complete reply within {self._deadline_s:g} s")
             except ProviderError as exc:
                 return exc
-        return storable(reply)
-
-
-def storable(reply: ModelReply) -> ModelReply:
-    """The reply as later requests may repeat it.
-
-    Text blocks that say nothing are left out, since the API refuses them. A call whose input is not an object gets an
-    empty one and is named in ``unusable``.
-    """
-    blocks: list[Block] = []
-    unusable = dict(reply.unusable)
-    for block in reply.blocks:
-        head = head_of(block)
-        if _is_blank(head):
-            continue
-        if head.type == "tool_use" and not bytes(head.input).startswith(b"{"):
-            found = bytes(head.input)[:40].decode(errors="replace")
-            unusable[head.id] = f"arguments of {head.name} are {found}, expected a JSON object; nothing was done"
-            blocks.append(canonical({**msgspec.json.decode(block), "input": {}}))
-        else:
-            blocks.append(block)
-    return msgspec.structs.replace(reply, blocks=tuple(blocks), unusable=unusable)
-
-
-def _is_blank(head: BlockHead) -> bool:
-    """Whether it is a text block that says nothing."""
-    return head.type == "text" and not head.text.strip()
+        return storable(reply, call=self._request.call)
