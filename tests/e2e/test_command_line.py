@@ -65,6 +65,20 @@ def test_second_server_on_the_same_data_is_refused(server: ServerProcess, torpor
     assert "in use" in torpor.complaint("serve", "--port", "0", "--log-level", "error")
 
 
+def test_port_that_is_in_use_is_told_with_the_remedy(server: ServerProcess, torpor: Command, tmp_path: Path) -> None:
+    arguments = ["--port", server.port, "--data", str(tmp_path / "data"), "--log-level", "error"]
+
+    assert torpor.complaint("serve", *arguments) == (
+        f"torpor: port {server.port} of 127.0.0.1 is in use, name another with --port or let 0 pick one"
+    )
+
+
+def test_host_that_is_none_is_told(torpor: Command, tmp_path: Path) -> None:
+    arguments = ["--host", "nowhere.invalid", "--data", str(tmp_path / "data"), "--log-level", "error"]
+
+    assert "'nowhere.invalid', name another with --host" in torpor.complaint("serve", *arguments)
+
+
 def test_message_is_answered_on_standard_output_alone(server: ServerProcess, torpor: Command) -> None:
     done = torpor.run("send", "When are you open on Thursday?")
 
@@ -273,6 +287,7 @@ def test_chat_survives_a_server_that_is_killed_in_mid_sentence(torpor: Command, 
             terminal.press_ctrl_c()
 
             assert terminal.ended() == 0
+        assert "client." not in terminal.shown  # the log of the client is not for people
 
 
 def test_server_ends_well_at_sigterm_and_leaves_a_file_that_can_be_read(torpor: Command, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """``torpor serve``: runs the engine in a home until it is told to stop."""
 
+import errno
 import os
 import shlex
 import signal
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +64,12 @@ def command(
                     click.echo("stopping, running turns may end first")
             tasks.cancel_scope.cancel()
 
-    anyio.run(serve)
+    try:
+        anyio.run(serve)
+    except* OSError as faults:
+        options = settings.gateway
+        listens = (options.host if host is None else host, options.port if port is None else port)
+        raise _told(faults, address=listens) from None
 
 
 async def _watch_signals(
@@ -74,6 +81,20 @@ async def _watch_signals(
             if stopping.is_set():
                 os._exit(_KILLED)
             stopping.set()
+
+
+def _told(faults: ExceptionGroup[OSError], *, address: tuple[str, int]) -> Exception:
+    """What stands in the way of listening, with the remedy; any other fault as it is."""
+    while isinstance(fault := faults.exceptions[0], ExceptionGroup):
+        faults = fault
+    host, port = address
+    if isinstance(fault, socket.gaierror):
+        return click.ClickException(f"no address is known for the host {host!r}, name another with --host")
+    if fault.errno == errno.EADDRINUSE:
+        return click.ClickException(f"port {port} of {host} is in use, name another with --port or let 0 pick one")
+    if fault.errno in {errno.EADDRNOTAVAIL, errno.EACCES} and not fault.filename:
+        return click.ClickException(f"cannot listen on port {port} of {host}, {os.strerror(fault.errno).lower()}")
+    return fault
 
 
 def _announce(ready: Announcement, settings: Settings, *, chat: str) -> None:
