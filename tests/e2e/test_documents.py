@@ -68,6 +68,16 @@ def test_query_of_the_design_reads_a_journal_from_the_file(office: Command) -> N
     assert [(record["seq"], record["kind"]) for record in records] == [(row["seq"], row["kind"]) for row in journal]
 
 
+def test_every_test_that_the_readme_names_exists() -> None:
+    text = README.read_text()
+    (file,) = re.findall(r"`(tests/\S+\.py)`", text)
+
+    named = set(re.findall(r"`(test_\w+)`", text))
+
+    assert len(named) == 4
+    assert named - set(re.findall(r"def (test_\w+)\(", (ROOT / file).read_text())) == set()
+
+
 def test_every_target_of_make_that_a_page_names_exists() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
