@@ -40,7 +40,16 @@ class SystemClock:
 
 
 class RandomIds:
-    """64 random bits from the operating system per id."""
+    """64 random bits from the operating system per id, drawn many at a time, since a call to it costs as much as an id.
+
+    A forked process would repeat the ids of its parent; servers do not fork.
+    """
+
+    def __init__(self) -> None:
+        self._drawn: list[str] = []
 
     def new_id(self) -> str:
-        return os.urandom(8).hex()
+        if not self._drawn:
+            digits = os.urandom(8 * 64).hex()
+            self._drawn = [digits[start : start + 16] for start in range(0, len(digits), 16)]
+        return self._drawn.pop()
