@@ -184,13 +184,16 @@ class Journal:
         self._forget_receipts()
         if flight.public:
             self._bus.publish(self._key, flight.public)
-        due = [effect for seq, effect in self._effects if seq <= flight.seq]
-        self._effects = [(seq, effect) for seq, effect in self._effects if seq > flight.seq]
-        for effect in due:
-            effect()
+        if self._effects:
+            due = [effect for seq, effect in self._effects if seq <= flight.seq]
+            self._effects = [(seq, effect) for seq, effect in self._effects if seq > flight.seq]
+            for effect in due:
+                effect()
 
     def _forget_receipts(self) -> None:
         """Receipts that are durable are answered from the index."""
+        if not self._dedupe:
+            return
         waiting = {getattr(record, "message_id", None) for record in self._buffer}
         self._dedupe = {id_: receipt for id_, receipt in self._dedupe.items() if id_ in waiting}
 

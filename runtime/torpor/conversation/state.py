@@ -98,7 +98,9 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_calls(self) -> tuple[CallState, ...]:
-        return tuple(call for call in self.calls if call.status is not CallStatus.SETTLED)
+        if not self.calls:
+            return ()
+        return tuple([call for call in self.calls if call.status is not CallStatus.SETTLED])
 
 
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True):

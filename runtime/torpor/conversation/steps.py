@@ -96,17 +96,17 @@ def next_step(state: ConversationState, lane: Lane, options: StepOptions, now_us
 
 
 def _next_in_turn(state: ConversationState, turn: TurnState, options: StepOptions) -> Step:
-    acts = turn.call or turn.open_calls
-    if acts and turn.attempts >= options.attempts_max:
-        what = "a model call" if turn.call else f"tools {', '.join(sorted({call.name for call in turn.open_calls}))}"
+    open_calls = turn.open_calls
+    if (turn.call or open_calls) and turn.attempts >= options.attempts_max:
+        what = "a model call" if turn.call else f"tools {', '.join(sorted({call.name for call in open_calls}))}"
         detail = f"{what} of round {turn.round} did not survive {turn.attempts} attempts"
         return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code="crashed", detail=detail)
-    if turn.open_calls:
+    if open_calls:
         return RunTools(
             turn=turn.number,
             round=turn.round,
             attempt=turn.attempts + 1,
-            calls=tuple(call.id for call in turn.open_calls),
+            calls=tuple(call.id for call in open_calls),
         )
     if turn.call:
         return CallModel(turn=turn.number, round=turn.round, attempt=turn.attempts + 1)
