@@ -62,7 +62,7 @@ class ToolBatch:
         self._tasks = tasks
         self._strays = strays
         self._report = report
-        self._running: dict[CallId, tuple[CallState, anyio.CancelScope]] = {}
+        self._running: dict[CallId, tuple[CallState, anyio.TaskHandle[None]]] = {}
         self._begun: set[CallId] = set()
         self._ended: list[ToolFinished] = []
         self._wakeup = anyio.Event()
@@ -100,9 +100,9 @@ class ToolBatch:
 
         Shielded, and bounded by the grace.
         """
-        for call, scope in self._running.values():
+        for call, task in self._running.values():
             if self._effect(call) is Effect.READ:
-                scope.cancel()
+                task.cancel()
         with anyio.move_on_after(grace_s, shield=True):
             while any(self._effect(call) is Effect.WRITE for call, _ in self._running.values()):
                 await self._wakeup.wait()
@@ -131,20 +131,17 @@ class ToolBatch:
 
     def _start(self, calls: Iterable[CallState]) -> None:
         for call in calls:
-            scope = anyio.CancelScope()
-            self._running[call.id] = (call, scope)
             self._begun.add(call.id)
-            self._tasks.start_soon(self._perform, call, scope)
+            self._running[call.id] = (call, self._tasks.start_soon(self._perform, call))
 
-    async def _perform(self, call: CallState, scope: anyio.CancelScope) -> None:
-        with scope:
-            result = await self._result_of(call)
-            if self._running.pop(call.id, None) is not None:
-                self._ended.append(finished(self._turn.number, call, result))
-                self._wakeup.set()
-            elif self._effect(call) is Effect.WRITE:
-                self._strays.ended_late(call, result, of_turn=self._turn.number)
-                await self._journal.flush()
+    async def _perform(self, call: CallState) -> None:
+        result = await self._result_of(call)
+        if self._running.pop(call.id, None) is not None:
+            self._ended.append(finished(self._turn.number, call, result))
+            self._wakeup.set()
+        elif self._effect(call) is Effect.WRITE:
+            self._strays.ended_late(call, result, of_turn=self._turn.number)
+            await self._journal.flush()
 
     async def _result_of(self, call: CallState) -> ToolResult:
         if call.unusable:
