@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from torpor.errors import TorporError
+from torpor.errors import ClientError, TorporError
 
 VERBS: Final = {
     "serve": "Start the engine in an agent home.",
@@ -117,6 +117,8 @@ def _in_words(fault: Exception) -> str:
             return f"{_uncapitalised(fault.format_message()).rstrip('.')}; see `{usage} --help`"
         case click.ClickException():
             return fault.format_message()
+        case ClientError():
+            return f"{fault} ({fault.code})"
         case OSError(filename=None):
             return fault.strerror or str(fault) or type(fault).__name__
         case OSError():

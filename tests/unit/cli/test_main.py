@@ -10,7 +10,7 @@ import pytest
 
 from torpor.cli import main as command_line
 from torpor.cli.main import VERBS, main
-from torpor.errors import ConfigError, TorporError
+from torpor.errors import ConfigError, NothingToCancel, TorporError
 
 
 @pytest.fixture
@@ -67,6 +67,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
             ConfigError("config/torpor.toml", key="turn.x", found=1, expected="a b"),
             "torpor: config/torpor.toml: turn.x is 1, expected a b\n",
         ),
+        (NothingToCancel(), "torpor: no turn is running in this conversation (nothing_to_cancel)\n"),
         (PermissionError(13, "Permission denied", "secret"), "torpor: secret: permission denied\n"),
         (ConnectionRefusedError(111, "Connection refused"), "torpor: Connection refused\n"),
         (
