@@ -15,4 +15,5 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     group_limit: int = 256
     """Appends of different conversations that may share one flush."""
     wal_truncate_bytes: int = 4_194_304
-    """After a snapshot, a write-ahead log longer than this is folded into the database and emptied."""
+    """When a conversation leaves or has its snapshot, a write-ahead log longer than this is folded into the database
+    and emptied; a shorter one too when it outweighs a sixteenth of the database."""

@@ -34,6 +34,9 @@ from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_head
 
 _log = structlog.get_logger()
 
+_LARGE_LOG_BYTES: Final = 131_072
+_LARGE_LOG_SHARE: Final = 16
+"""A write-ahead log is large when it holds more than this, and more than this part of the database."""
 _INLINE_RECORDS: Final = 256
 """A longer backlog is read in a thread: decoding it takes milliseconds, which the event loop has not got."""
 
@@ -54,6 +57,7 @@ class SqliteStore:
         self._writer = writer
         self._reader = reader
         self._boot = boot
+        self._path = path
         self._log_path = path.with_name(path.name + "-wal")
         self._options = options
         self._thread_reader = thread_reader
@@ -150,14 +154,19 @@ class SqliteStore:
         await self._writer.submit(Quarantine(key=key, reason=reason)).wait()
 
     def _tidy_when_large(self) -> None:
-        """Conversations leave all the time; the log is emptied when it has grown, and nobody waits for that."""
+        """Conversations leave all the time; the log is emptied when it has grown, and nobody waits for that.
+
+        It has when it outweighs a share of the database: so a small home stays small, and a large one pays no more for
+        each byte written.
+        """
         if self._tidying is not None and not self._tidying.is_resolved:
             return
         try:
-            size_bytes = self._log_path.stat().st_size
+            log_bytes, database_bytes = self._log_path.stat().st_size, self._path.stat().st_size
         except FileNotFoundError:
             return
-        if size_bytes > self._options.wal_truncate_bytes:
+        large_bytes = max(_LARGE_LOG_BYTES, database_bytes // _LARGE_LOG_SHARE)
+        if log_bytes > min(large_bytes, self._options.wal_truncate_bytes):
             self._tidying = self._writer.submit(Tidy())
 
     def __repr__(self) -> str:

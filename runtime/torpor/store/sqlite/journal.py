@@ -29,8 +29,12 @@ _PUT_SNAPSHOT: Final = """
 INSERT INTO snapshots (number, seq, version, data)
     SELECT number, :seq, :version, :data FROM conversations
     WHERE tenant = :tenant AND owner = :owner AND conversation = :conversation
-        AND seq >= :seq AND :fence = (SELECT number FROM boot)
-    ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, version = excluded.version, data = excluded.data"""
+        AND seq >= :seq AND :fence = (SELECT number FROM boot)"""
+_BEFORE_SNAPSHOT: Final = """
+CREATE TEMP TRIGGER before_snapshot BEFORE INSERT ON snapshots BEGIN
+    DELETE FROM snapshots WHERE number = new.number;
+END"""
+"""The new snapshot takes the pages of the old one; an update would need pages for both, and the file never shrinks."""
 _QUARANTINE: Final = "UPDATE conversations SET quarantine = ? WHERE tenant = ? AND owner = ? AND conversation = ?"
 _HEAD: Final = "SELECT seq, event, batch_id FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"
 _RECEIPT: Final = """
@@ -67,6 +71,7 @@ class SqliteCore:
         db = self._connect()
         try:
             prepare(db)
+            db.execute(_BEFORE_SNAPSHOT)
         except sqlite3.Error:
             db.close()
             raise
