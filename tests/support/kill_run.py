@@ -27,6 +27,12 @@ DEADLINE_S = 120.0
 _IMPATIENT = ClientOptions(backoff_s=0.05, backoff_max_s=0.1)
 
 
+def make_home(home: Path) -> None:
+    """An agent home whose tools keep a book, and whose model waits for marks in its folder of what is released."""
+    shutil.copytree(HOME, home)
+    (home / "released").mkdir()
+
+
 class KillRun:
     """A folder with a home and a data folder of its own, and what happens in it."""
 
@@ -42,8 +48,7 @@ class KillRun:
         self._visitors: list[Visitor] = []
         self._are_visiting = False
         self._are_done = anyio.Event()
-        shutil.copytree(HOME, self.home)
-        self._released.mkdir()
+        make_home(self.home)
 
     async def survive(self, plan: Sequence[Fault]) -> list[Fault]:
         """Go through the scenario; returns those of ``plan`` that were reached.
