@@ -38,7 +38,7 @@ from torpor.errors import (
 from torpor.records.blocks import text_block
 from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ConversationCreated, LateResult, MessageReceived, WhenBusy
+from torpor.records.journal import ConversationCreated, LateResult, MessageReceived, Outcome, WhenBusy
 from torpor.store.contract import Lease, Snapshot, Store
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
@@ -144,10 +144,11 @@ class Actor:
         self._stray_count += 1
 
     def ended_late(self, call: CallState, result: ToolResult, *, of_turn: int) -> None:
-        """Implements ``turn.tool_batch.Strays``: the note waits for the next turn."""
+        """Implements ``turn.tool_batch.Strays``: the note waits for the next turn; an end that is unknown as well is
+        no news."""
         self._stray_count -= 1
-        journal = self._journal
-        if journal is not None and call.id in journal.state.lost_calls:
+        journal, is_news = self._journal, result.outcome is not Outcome.UNKNOWN
+        if is_news and journal is not None and call.id in journal.state.lost_calls:
             note = notes.late_result(call.name, result, of_turn=of_turn)
             journal.add(LateResult(call_id=call.id, name=call.name, of_turn=of_turn, outcome=result.outcome, note=note))
         self._look_again()

@@ -66,6 +66,8 @@ class ToolBatch:
         self._begun: set[CallId] = set()
         self._ended: list[ToolFinished] = []
         self._wakeup = anyio.Event()
+        self._is_over = False
+        """The turn ends: nothing begins any more."""
 
     async def run(self, step: RunTools) -> None:
         """Settle every open call. Cancellation: leaves the calls running; ``stop`` or ``abandon`` ends them."""
@@ -100,6 +102,7 @@ class ToolBatch:
 
         Shielded, and bounded by the grace.
         """
+        self._is_over = True
         for call, task in self._running.values():
             if self._effect(call) is Effect.READ:
                 task.cancel()
@@ -152,18 +155,19 @@ class ToolBatch:
         return await self._recovered(call, spec)
 
     async def _recovered(self, call: CallState, spec: ToolSpec | None) -> ToolResult:
-        """What became of a call that a crash interrupted; never a silent repetition of a write."""
+        """What became of a call that a crash interrupted; never a silent repetition of a write, nor one that begins
+        when the turn was ended while the tool was asked."""
         if call.effect is Effect.READ:
             return notes.interrupted(call.name)
         if spec is None:
             return notes.unknown(call.name, why="the tool is no longer there to ask")
         if spec.has_probe:
             probed = await self._toolbox.probe(call.name, call.arguments, self._context(call))
-            if probed is not None and probed.outcome is not Outcome.NEVER_STARTED:
+            if probed is not None and (self._is_over or probed.outcome is not Outcome.NEVER_STARTED):
                 return probed
             if probed is not None:
                 return await self._toolbox.call(call.name, call.arguments, self._context(call))
-        if spec.accepts_key:
+        if spec.accepts_key and not self._is_over:
             retried = await self._toolbox.call(call.name, call.arguments, self._context(call))
             return _after_retry(call.name, retried)
         return notes.unknown(call.name, why="the process ended before its result was recorded")
