@@ -51,6 +51,10 @@ class _Entry:
         self.scope: anyio.CancelScope | None = None
         self.lease: Lease | None = None
 
+    def holds(self, lease: Lease) -> bool:
+        """Whether its actor works under ``lease``, and neither left nor was followed by another one."""
+        return self.lease is lease and self.actor.state not in {ActorState.HIBERNATING, ActorState.STOPPED}
+
 
 class Supervisor:
     """Implements ``supervisor.contract.Conversations``; ``async with supervisor.running()``."""
@@ -167,7 +171,7 @@ class Supervisor:
         waiting, entry.next = entry.next, []
         for reply in waiting or [PendingReply(Wake())]:
             actor.mailbox.offer(reply)
-        entry.actor = actor
+        entry.actor, entry.lease = actor, None
         self._start(entry)
 
     def _forget(self, key: ConversationKey, entry: _Entry, error: TorporError) -> None:
@@ -219,14 +223,18 @@ class Supervisor:
 
     async def _renew(self) -> None:
         for entry in tuple(self._entries.values()):
-            if entry.lease is None or not entry.lease.expires_us or entry.actor.state is ActorState.STOPPED:
+            lease = entry.lease
+            if lease is None or not lease.expires_us or not entry.holds(lease):
                 continue
             try:
                 now_us = self._parts.clock.now_us()
-                entry.lease = await self._parts.store.renew(entry.lease, ttl_s=self._options.lease_ttl_s, now_us=now_us)
+                renewed = await self._parts.store.renew(lease, ttl_s=self._options.lease_ttl_s, now_us=now_us)
             except Fenced:
-                if entry.scope is not None:
+                # Meanwhile it may have been given back, or replaced by that of the next incarnation.
+                if entry.holds(lease) and entry.scope is not None:
                     entry.scope.cancel()
+            else:
+                entry.lease = renewed if entry.holds(lease) else entry.lease
 
     def _passivate(self) -> None:
         now_s = self._parts.clock.monotonic_s()
