@@ -17,6 +17,7 @@ from torpor.actor.options import ActorOptions
 from torpor.conversation.steps import StepOptions
 from torpor.errors import ConfigError
 from torpor.gateway.options import GatewayOptions
+from torpor.operations.logs import LogOptions
 from torpor.store.options import StoreOptions
 from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.options import ToolOptions
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()
     gateway: GatewayOptions = GatewayOptions()
+    logs: LogOptions = LogOptions()
 
 
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {

@@ -228,18 +228,11 @@ def test_check_tells_what_is_wrong_with_agents_scripts_and_tools(tmp_path: Path)
 def test_chat_through_pipes_answers_every_line_and_ends_with_the_input(server: ServerProcess, torpor: Command) -> None:
     shown = torpor.output("chat", "--conversation", "pipes", stdin="Are you open on Monday?\n\nAnd open on Friday?\n")
 
-    assert [line for line in shown.splitlines() if not line.startswith("(")] == [
-        "you> Are you open on Monday?",
-        "you> And open on Friday?",
-        "Let me look.",
-        "  · opening_hours (read)",
-        "  · opening_hours: done",
-        "Monday: 8:00 to 18:00",
-        "Let me look.",
-        "  · opening_hours (read)",
-        "  · opening_hours: done",
-        "Friday: 8:00 to 16:00",
-    ]
+    said = [line for line in shown.splitlines() if line.startswith("you> ")]
+    answered = [line for line in shown.splitlines() if not line.startswith(("you> ", "("))]
+    assert said == ["you> Are you open on Monday?", "you> And open on Friday?"]
+    looked = ["Let me look.", "  · opening_hours (read)", "  · opening_hours: done"]
+    assert answered == [*looked, "Monday: 8:00 to 18:00", *looked, "Friday: 8:00 to 16:00"]
 
 
 def test_ctrl_c_cancels_the_turn_and_at_the_prompt_leaves(server: ServerProcess, torpor: Command) -> None:

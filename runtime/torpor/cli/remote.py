@@ -16,11 +16,11 @@ import click
 import msgspec
 
 from torpor.cli.folders import data_folder, home_option, where
-from torpor.cli.logs import configure_logs
 from torpor.cli.output import program
 from torpor.cli.paths import is_whole, resolved
 from torpor.client.torpor_client import TorporClient
 from torpor.local_files import read_server_address
+from torpor.operations.logs import LogOptions, configure_logs
 from torpor.records.journal import JournalRecord
 
 P = ParamSpec("P")
@@ -118,7 +118,7 @@ def server_options(function: Callable[..., R]) -> Callable[..., R]:
     @click.option("--token", envvar="TORPOR_TOKEN", metavar="TOKEN", help="Who you are to it.")
     @functools.wraps(function)
     def with_server(home: Path, *, url: str | None, token: str | None, **rest: Any) -> R:
-        configure_logs("debug" if os.environ.get("TORPOR_DEBUG") == "1" else "error")
+        configure_logs(LogOptions(level="debug" if os.environ.get("TORPOR_DEBUG") == "1" else "error"))
         return function(server=Server(home=home, url=url, token=token), **rest)
 
     return with_server

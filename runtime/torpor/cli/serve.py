@@ -14,8 +14,8 @@ import msgspec
 
 from torpor import app
 from torpor.cli.folders import data_folder, data_option, home_option, where
-from torpor.cli.logs import LEVELS, configure_logs
 from torpor.cli.output import json_option, print_json, program
+from torpor.operations.logs import configure_logs
 from torpor.settings import Settings, read_settings
 
 _KILLED: Final = 137
@@ -35,7 +35,9 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 @data_option
 @click.option("--host", metavar="ADDRESS", help="Where to listen, instead of the configured address.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Instead of the configured one; 0 picks a free one.")
-@click.option("--log-level", type=click.Choice(LEVELS), help="Default: warning on a terminal, info elsewhere.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of the configured one."
+)
 @json_option
 def command(
     home: Path, *, data: Path | None, host: str | None, port: int | None, log_level: str | None, as_json: bool
@@ -45,8 +47,9 @@ def command(
     Running turns get their deadline to end; what is cut off goes on at the next start. A second signal ends the process
     at once, which loses nothing that was acknowledged.
     """
-    configure_logs(log_level)
     settings = read_settings(home.resolve(), os.environ)
+    level = settings.logs.level if log_level is None else log_level
+    configure_logs(msgspec.structs.replace(settings.logs, level=level))
     folder = data_folder(home, data).resolve()
 
     async def serve() -> None:

@@ -9,7 +9,7 @@ import structlog
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is written and how."""
+    """What the server writes to standard error, and how."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least level that is written."""
@@ -18,11 +18,14 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def configure_logs(options: LogOptions) -> None:
-    """Set up the process's logs; called once, by the composition root."""
+    """Set up the process's logs; called once, by the command line, before anything is logged."""
     renderer = (
         structlog.processors.JSONRenderer()
         if options.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # The plain formatter shows no local variables, which hold what people said.
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     structlog.configure(
         processors=[

@@ -383,8 +383,9 @@ async def test_frames_carry_the_name_that_the_client_used(world: World, opened: 
 
 
 async def test_a_list_shows_ones_own_and_an_operator_everybodys(world: World, opened: Opened) -> None:
-    for key in (KEY, ConversationKey("default", "alice", "c2"), ConversationKey("default", "bob", "c1")):
-        world.converse(key, turns=1)
+    for tenant, owner, name in (("default", "alice", "c1"), ("default", "alice", "c2"), ("default", "bob", "c1")):
+        world.converse(ConversationKey(tenant, owner, name), turns=1)
+    world.converse(ConversationKey("elsewhere", "alice", "c1"), turns=1)
     world.live[KEY] = LiveStatus(state="running", turn=2, waiting=1)
     async with opened() as line:
         line.say(ListConversations(ref="r1"))
@@ -394,7 +395,12 @@ async def test_a_list_shows_ones_own_and_an_operator_everybodys(world: World, op
         everybodys = await line.hear_a(Result)
 
     assert [row["path"] for row in own.rows] == ["default/alice/c1", "default/alice/c2"]
-    assert [row["path"] for row in everybodys.rows] == ["default/alice/c1", "default/alice/c2", "default/bob/c1"]
+    assert [row["path"] for row in everybodys.rows] == [
+        "default/alice/c1",
+        "default/alice/c2",
+        "default/bob/c1",
+        "elsewhere/alice/c1",
+    ]
     assert (own.ref, own.more) == ("r1", False)
     assert own.rows[0] == {
         "path": "default/alice/c1",

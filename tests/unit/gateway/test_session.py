@@ -220,6 +220,16 @@ async def test_hello_again_is_harmless_and_renews_the_token(world: World, opened
         await line.hear_a(Accepted)
 
 
+async def test_frames_before_hello_are_served_once(world: World, opened: Opened, clock: ManualClock) -> None:
+    async with opened() as line:
+        line.say(send())
+        for _ in range(2):
+            line.say(Hello(token=token_for("alice", clock=clock)))
+        await line.hear_until(lambda frame: isinstance(frame, Accepted))
+
+    assert len(world.posted) == 1
+
+
 async def test_hello_cannot_turn_into_somebody_else(opened: Opened, clock: ManualClock) -> None:
     async with opened(principal=principal("alice")) as line:
         line.say(Hello(token=token_for("bob", clock=clock)))

@@ -261,6 +261,17 @@ async def test_a_late_joiner_gets_the_reply_so_far_as_one_delta_and_then_live_on
     assert (live.call, live.offset, live.text) == ("call1", 17, "are")
 
 
+async def test_the_reply_so_far_waits_for_room(world: World, opened: Opened) -> None:
+    world.commit(KEY, TurnPrepared(messages=(), turn=1))
+    world.say(KEY, "call1", offset=0, text="The three causes")
+    async with opened(outbox_frames_max=1) as line:
+        line.say(watch())
+        await anyio.wait_all_tasks_blocked()
+        await line.hear_a(Reload)
+
+        assert (await line.hear_a(DeltaFrame)).text == "The three causes"
+
+
 async def test_deltas_during_the_replay_are_part_of_the_reply_so_far(world: World, opened: Opened) -> None:
     world.converse(KEY, turns=2)
     world.commit(KEY, TurnPrepared(messages=(), turn=3))
@@ -416,6 +427,22 @@ async def test_after_unsubscribing_nothing_follows(world: World, opened: Opened)
 
         assert (await line.hear_a(Done)).ref == "r2"
         assert not world.bus.is_watched(KEY)
+
+
+async def test_after_unsubscribing_in_the_middle_of_a_read_nothing_follows(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=2)
+    gate = anyio.Event()
+    world.after_read = gate.wait
+    async with opened() as line:
+        line.say(watch(0))
+        await anyio.wait_all_tasks_blocked()
+        line.say(Unsubscribe(conversation="c1", ref="r1"))
+        gate.set()
+        await line.hear_a(Done)
+        await anyio.wait_all_tasks_blocked()
+        line.say(Unsubscribe(conversation="c1", ref="r2"))
+
+        assert (await line.hear_a(Done)).ref == "r2"
 
 
 async def test_a_session_that_ends_watches_nothing(world: World, opened: Opened) -> None:

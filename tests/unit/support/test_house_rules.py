@@ -83,6 +83,7 @@ def test_what_stands_apart_must_not_import_what_it_must_not_see(tmp_path: Path, 
         ("runtime/torpor_fake_api/app.py", "import torpor_fake_api.rules\n"),
         ("runtime/torpor/app.py", "from torpor import settings\n"),
         ("tools/clinic.py", "from torpor import tool\n"),
+        ("tests/support/oracle.py", "from torpor_fake_api.rules.judge import violations\n"),
     ],
 )
 def test_what_stands_apart_may_import_its_own_side(tmp_path: Path, name: str, text: str) -> None:
