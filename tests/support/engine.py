@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
+from structlog.testing import capture_logs
 
 from tests.support.doubles import CountingIds, FakeTool, FakeToolbox, Ledger, ManualClock, Play, PlayedModel, reads
 from tests.support.probed_store import ProbedStore
@@ -21,6 +22,7 @@ from torpor.bus.local import LocalBus
 from torpor.clock import Clock
 from torpor.conversation.state import ConversationState, fold
 from torpor.conversation.steps import StepOptions
+from torpor.errors import Unavailable
 from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
@@ -139,9 +141,11 @@ class Engine:
         agent: str = "",
     ) -> PendingReply:
         """Put a message into the mailbox."""
-        self._sent += 1
+        if not message_id:
+            self._sent += 1
+            message_id = f"m_{self._sent}"
         command = SendMessage(
-            message_id=MessageId(message_id or f"m_{self._sent}"),
+            message_id=MessageId(message_id),
             principal=key.owner,
             text=text,
             when_busy=when_busy,
@@ -160,6 +164,17 @@ class Engine:
     ) -> Receipt:
         """Send a message and wait until it is accepted."""
         return await receipt_of(self.post(text, key=key, message_id=message_id, when_busy=when_busy, agent=agent))
+
+    async def insist(self, text: str, *, key: ConversationKey = KEY) -> Receipt:
+        """Send a message again under its id, as a client does, until it is accepted."""
+        self._sent += 1
+        message_id = f"m_{self._sent}"
+        with anyio.fail_after(DEADLINE_S):
+            while True:
+                try:
+                    return await self.send(text, key=key, message_id=message_id)
+                except Unavailable:
+                    await anyio.lowlevel.checkpoint()
 
     async def ask(self, text: str, *, key: ConversationKey = KEY) -> None:
         """Send a message and wait until nothing is left to do."""
@@ -266,6 +281,7 @@ async def running_engine(
         )
         supervisor = Supervisor(parts, holder=holder, options=options)
         engine = Engine(supervisor, parts=parts, store=store, bus=bus, clock=clock, model=model, toolbox=toolbox)
-        async with supervisor.running():
-            yield engine
+        with capture_logs():  # a crash on purpose is no news, and printing it takes a second
+            async with supervisor.running():
+                yield engine
     engine.assert_sound()
