@@ -113,7 +113,7 @@ class TestWriterThatBreaks:
         with anyio.fail_after(DEADLINE_S):
             async with open_sqlite(tmp_path, wrap_core=broken) as store:
                 for _ in range(3):
-                    with pytest.raises(StoreUnavailable, match="writer has stopped"):
+                    with pytest.raises(StoreUnavailable, match="its writer has stopped"):
                         await store.head(KEY)
         assert len(raised) == 1
 

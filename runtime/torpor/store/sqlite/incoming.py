@@ -56,8 +56,11 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
     SELECT raise(ABORT, 'refused') WHERE changes() <> 1;
     UPDATE conversations SET
         seq = new.last_seq, event = coalesce(new.last_event, event), batch_id = new.batch_id,
-        last_position = last_insert_rowid(), updated_us = new.at_us, due_us = new.due_us
+        last_position = last_insert_rowid(), updated_us = new.at_us
         WHERE number = (SELECT number FROM journal WHERE position = last_insert_rowid());
+    UPDATE conversations SET due_us = new.due_us
+        WHERE number = (SELECT number FROM journal WHERE position = last_insert_rowid())
+            AND due_us IS NOT new.due_us;
     INSERT INTO receipts
         SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]')
         FROM json_each(new.receipts), journal

@@ -1,8 +1,9 @@
 """The one thread that writes: it takes what has gathered, commits it together, and wakes all who wait at once.
 
-Above: the engine. Below: a ``CommitCore``. While one group is being flushed the next one gathers, so the busier the
-store, the fewer flushes an append costs. A caller that is cancelled has already handed over: its append is committed,
-in its place, and only nobody is told.
+Above: the engine. Below: a ``CommitCore``. What is submitted within one round of the event loop is handed over at its
+end, together; and while one group is being flushed the next one gathers. So the busier the store, the fewer flushes an
+append costs. A caller that is cancelled has already submitted: its append is committed, in its place, and only nobody
+is told.
 """
 
 import threading
@@ -12,8 +13,8 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 import anyio
-import anyio.from_thread
 import structlog
+from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
 from torpor.errors import StoreUnavailable
@@ -25,7 +26,7 @@ _log = structlog.get_logger()
 _Item = tuple[Request, PendingTicket]
 _CLOSE_S: Final = 30.0
 """How long closing waits for the last commits; the disk may be slow, a hang must end."""
-_STOPPED: Final = "the store's writer has stopped"
+_STOPPED: Final = "the store is closed, or its writer has stopped"
 
 
 class WriterThread:
@@ -37,11 +38,17 @@ class WriterThread:
         self._group_limit = group_limit
         self._at_end = at_end
         # Bounded by the number of conversations: each has at most one append in flight.
-        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Item] | None] = SimpleQueue()
+        self._gathering: list[_Item] = []
         self._is_closed = False
         self._has_stopped = False
         self._ended = anyio.Event()
-        self._soon = _soon(current_token())
+        token = current_token()
+        self._at_end_of_round = _first_of(token, "call_soon", "run_sync_soon") or _at_once
+        # anyio's own call waits for the answer: it holds up the next commit while the loop is busy, and costs 20 us more.
+        self._soon = _first_of(token, "call_soon_threadsafe", "run_sync_soon") or partial(
+            from_thread.run_sync, token=token
+        )
         self._thread = threading.Thread(target=self._run, name="torpor-store-writer", daemon=True)
 
     def start(self) -> None:
@@ -49,54 +56,62 @@ class WriterThread:
 
     def submit(self, request: Request) -> PendingTicket:
         ticket = PendingTicket()
-        if self._is_closed:
-            ticket.resolve(StoreUnavailable("the store is closed"))
-        else:
-            self._queue.put((request, ticket))
-            if self._has_stopped:
-                ticket.resolve(StoreUnavailable(_STOPPED))  # it may have looked at the queue for the last time before
+        if self._is_closed or self._has_stopped:
+            ticket.resolve(StoreUnavailable(_STOPPED))
+            return ticket
+        self._gathering.append((request, ticket))
+        if len(self._gathering) == 1:
+            self._at_end_of_round(self._hand_over)
         return ticket
 
     async def close(self) -> None:
         """Commit what was handed over, then end the thread; a cancelled caller waits for that too, within a bound."""
         if not self._is_closed:
             self._is_closed = True
+            self._hand_over()
             self._queue.put(None)
         with anyio.move_on_after(_CLOSE_S, shield=True) as scope:
             await self._ended.wait()
         if scope.cancelled_caught:
             _log.error("store.writer_hung", waited_s=_CLOSE_S)
 
+    def _hand_over(self) -> None:
+        items, self._gathering = self._gathering, []
+        if items:
+            self._queue.put(items)
+        if self._has_stopped:
+            # The thread may have looked at the queue for the last time before.
+            _resolve([ticket for _, ticket in items], [StoreUnavailable(_STOPPED)] * len(items))
+
     def _run(self) -> None:
-        group: list[_Item] = []
+        waiting: list[_Item] = []
         try:
-            is_last = False
-            while not is_last:
-                group, is_last = self._gather()
+            is_open = True
+            while is_open or waiting:
+                if is_open:
+                    is_open = self._gather(waiting)
+                group = waiting[: self._group_limit]
                 if group:
                     outcomes = self._core.commit([request for request, _ in group])
+                    del waiting[: len(group)]
                     self._answer(group, outcomes)
-                    group = []
         finally:
             # Reached with work left only by a bug of ours; nobody may wait for ever because of it.
             self._has_stopped = True
             while not self._queue.empty():
-                if (item := self._queue.get()) is not None:
-                    group.append(item)
-            self._answer(group, [StoreUnavailable(_STOPPED)] * len(group))
+                waiting += self._queue.get() or ()
+            self._answer(waiting, [StoreUnavailable(_STOPPED)] * len(waiting))
             self._at_end()
             self._call_soon(self._ended.set)
 
-    def _gather(self) -> tuple[list[_Item], bool]:
-        """What is there, at least one; and whether to stop after it."""
-        group: list[_Item] = []
-        item = self._queue.get()
-        while item is not None:
-            group.append(item)
-            if len(group) == self._group_limit or self._queue.empty():
-                return group, False
-            item = self._queue.get()
-        return group, True
+    def _gather(self, waiting: list[_Item]) -> bool:
+        """Add what is there, at least one when nothing waits yet; False when there will be no more."""
+        while not waiting or not self._queue.empty():
+            items = self._queue.get()
+            if items is None:
+                return False
+            waiting += items
+        return True
 
     def _answer(self, group: Sequence[_Item], outcomes: Sequence[Outcome]) -> None:
         self._call_soon(_resolve, [ticket for _, ticket in group], outcomes)
@@ -108,20 +123,23 @@ class WriterThread:
             # The event loop has ended, and with it everyone who could have waited.
             _log.debug("store.loop_ended")
 
+    def __repr__(self) -> str:
+        return f"<WriterThread gathering={len(self._gathering)} queued={self._queue.qsize()} closed={self._is_closed}>"
+
 
 def _resolve(tickets: Sequence[PendingTicket], outcomes: Sequence[Outcome]) -> None:
     for ticket, outcome in zip(tickets, outcomes, strict=True):
         ticket.resolve(outcome)
 
 
-def _soon(token: EventLoopToken) -> Callable[..., object]:
-    """How this thread reaches the event loop without waiting for it.
+def _first_of(token: EventLoopToken, *names: str) -> Callable[..., object] | None:
+    """The first of the event loop's own methods that it has: asyncio's and trio's differ by name."""
+    for name in names:
+        method: Callable[..., object] | None = getattr(token.native_token, name, None)
+        if method is not None:
+            return method
+    return None
 
-    Both loops have such a call and anyio has none: its own waits for the answer, which holds up the next commit while
-    the loop is busy, and costs 20 us more.
-    """
-    for name in ("call_soon_threadsafe", "run_sync_soon"):
-        native: Callable[..., object] | None = getattr(token.native_token, name, None)
-        if native is not None:
-            return native
-    return partial(anyio.from_thread.run_sync, token=token)
+
+def _at_once(call: Callable[[], None]) -> None:
+    call()
