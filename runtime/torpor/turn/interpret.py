@@ -25,7 +25,7 @@ from torpor.conversation.steps import (
     TurnEnd,
     next_step,
 )
-from torpor.errors import InvariantBroken, ProviderError
+from torpor.errors import InvariantBroken, ProviderError, StoreError
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
@@ -185,9 +185,23 @@ class Interpreter:
             await self._journal.submit()
             if may_repeat:
                 await self._journal.flush()
-            answer = await model_call.overlapped(agent.model, self._journal)
+            self._tasks.start_soon(self._show_once_durable, sink, self._scope)
+            heard = await model_call.answer(agent.model)
+            await self._journal.flush()
+            answer = heard
         self._scope = None
+        if answer is None and not self._stopping:
+            await self._journal.flush()  # raises: the request did not become durable
         self._answered(step, call, answer, sink)
+
+    async def _show_once_durable(self, sink: ReplySoFar, asking: anyio.CancelScope) -> None:
+        """Beside the call: show what it says once its request is durable; a commit that fails cancels it."""
+        try:
+            await self._journal.flush()
+        except StoreError:
+            asking.cancel()
+        else:
+            sink.release()
 
     def _answered(
         self, step: CallModel, call: str, answer: ModelReply | ProviderError | None, sink: ReplySoFar

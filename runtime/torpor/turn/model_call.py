@@ -9,11 +9,10 @@ from collections.abc import Callable
 import anyio
 
 from torpor.conversation.publish import text_of
-from torpor.errors import ProviderError, ProviderUnavailable, StoreError
+from torpor.errors import ProviderError, ProviderUnavailable
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.events import Delta
-from torpor.turn.contract import Journal
 from torpor.turn.storable import is_blank, storable
 
 
@@ -77,37 +76,17 @@ class ModelCall:
         self._limiter = limiter
         self._deadline_s = deadline_s
 
-    async def overlapped(self, model: Model, journal: Journal) -> ModelReply | ProviderError:
-        """Ask while the request is being committed; a commit that fails cancels the call and drops its result.
-
-        Raises: StoreError: the commit failed.
-        """
-        answers: list[ModelReply | ProviderError] = []
-
-        async def ask() -> None:
-            answers.append(await self.asked(model))
-
-        broken: StoreError | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
-            try:
-                await journal.flush()
-                self._sink.release()
-            except StoreError as exc:
-                broken = exc
-                tasks.cancel_scope.cancel()
-        if broken is not None:
-            raise broken
-        return answers[0]
-
-    async def asked(self, model: Model) -> ModelReply | ProviderError:
+    async def answer(self, model: Model) -> ModelReply | ProviderError:
         """Wait for a free place and ask; the host's faults come back as values."""
-        async with self._limiter:
-            try:
-                with anyio.fail_after(self._deadline_s):
-                    reply = await model.reply(self._request, self._sink)
-            except TimeoutError:
-                return ProviderUnavailable(f"no complete reply within {self._deadline_s:g} s")
-            except ProviderError as exc:
-                return exc
-        return storable(reply, call=self._request.call)
+        try:
+            self._limiter.acquire_on_behalf_of_nowait(self)  # a place that is free costs no pass of the event loop
+        except anyio.WouldBlock:
+            await self._limiter.acquire_on_behalf_of(self)
+        try:
+            with anyio.move_on_after(self._deadline_s):
+                return storable(await model.reply(self._request, self._sink), call=self._request.call)
+            return ProviderUnavailable(f"no complete reply within {self._deadline_s:g} s")
+        except ProviderError as exc:
+            return exc
+        finally:
+            self._limiter.release_on_behalf_of(self)
