@@ -65,7 +65,7 @@ class Supervisor:
         self._options = options
         self._entries: dict[ConversationKey, _Entry] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._is_stopping = False
+        self._stopping = anyio.Event()
         self._emptied = anyio.Event()
 
     @asynccontextmanager
@@ -82,7 +82,7 @@ class Supervisor:
 
     def post(self, key: ConversationKey, command: Command) -> PendingReply:
         """See the contract. Raises: Busy, Unavailable."""
-        if self._is_stopping:
+        if self._stopping.is_set():
             raise self._unavailable("the server is stopping")
         reply = PendingReply(command)
         entry = self._entries.get(key)
@@ -114,7 +114,7 @@ class Supervisor:
         actor = entry.actor
         state = actor.journal.state if actor.journal is not None else None
         return LiveStatus(
-            state=actor.state.value,
+            state=(ActorState.THAWING if actor.state is ActorState.STOPPED else actor.state).value,
             turn=state.turn.number if state and state.turn else 0,
             waiting=len(state.queued) if state else 0,
         )
@@ -126,16 +126,31 @@ class Supervisor:
         return tuple(Listing(row=row, live=self.live_status(row.key)) for row in rows)
 
     def __repr__(self) -> str:
-        return f"<Supervisor {self._holder} live={len(self._entries)} stopping={self._is_stopping}>"
+        return f"<Supervisor {self._holder} live={len(self._entries)} stopping={self._stopping.is_set()}>"
 
     def _start(self, entry: _Entry) -> None:
         assert self._tasks is not None, "the supervisor is not running"
         self._tasks.start_soon(self._incarnate, entry, name=f"actor:{entry.actor.key.conversation}")
 
     async def _incarnate(self, entry: _Entry) -> None:
-        """Run one incarnation to its end and decide what comes next."""
-        actor, key = entry.actor, entry.actor.key
+        """Run one incarnation to its end, and start the next one or forget the conversation."""
         error: TorporError = self._unavailable("the conversation was interrupted")
+        is_followed = False
+        try:
+            error, restart_s = await self._lived(entry, error)
+            if restart_s:
+                with anyio.move_on_after(restart_s):
+                    await self._stopping.wait()
+            is_followed = restart_s is not None and not self._stopping.is_set()
+        finally:
+            if is_followed:
+                self._succeed(entry)
+            else:
+                self._forget(entry, error)
+
+    async def _lived(self, entry: _Entry, error: TorporError) -> tuple[TorporError, float | None]:
+        """Run one incarnation; what its unanswered commands were told, and after how long the next one may start."""
+        actor = entry.actor
         restart_s: float | None = None
         try:
             with anyio.CancelScope() as entry.scope:
@@ -146,12 +161,7 @@ class Supervisor:
         finally:
             if actor.state is not ActorState.STOPPED:
                 actor.abandon(error)
-        if restart_s is None or self._is_stopping:
-            self._forget(key, entry, error)
-            return
-        if restart_s:
-            await anyio.sleep(restart_s)
-        self._succeed(entry)
+        return error, restart_s
 
     async def _lead(self, entry: _Entry) -> None:
         row = await self._parts.store.describe(entry.actor.key)
@@ -174,8 +184,8 @@ class Supervisor:
         entry.actor, entry.lease = actor, None
         self._start(entry)
 
-    def _forget(self, key: ConversationKey, entry: _Entry, error: TorporError) -> None:
-        del self._entries[key]
+    def _forget(self, entry: _Entry, error: TorporError) -> None:
+        del self._entries[entry.actor.key]
         for reply in entry.next:
             reply.fail(error)
         if not self._entries:
@@ -253,13 +263,13 @@ class Supervisor:
         now_us, batch = self._parts.clock.now_us(), self._options.due_batch
         due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
         for key in [key for key in due if key not in self._entries][:batch]:
-            if not self._is_stopping:
+            if not self._stopping.is_set():
                 self.post(key, Wake())
 
     async def _stop(self) -> None:
         """Ask every actor to leave; those that run a turn are cut off after the deadline and go on at the next
         start."""
-        self._is_stopping = True
+        self._stopping.set()
         for entry in self._entries.values():
             if not entry.actor.mailbox.is_closed:
                 entry.actor.mailbox.offer_last(PendingReply(Hibernate(deadline_s=self._options.stop_deadline_s)))

@@ -127,7 +127,7 @@ async def test_commands_that_arrive_while_an_actor_is_started_again_wait_for_it(
         await engine.send("boom")
         gate.opened.set()
         with anyio.fail_after(DEADLINE_S):
-            while (live := engine.supervisor.live_status(KEY)) is None or live.state != "stopped":
+            while (live := engine.supervisor.live_status(KEY)) is None or live.state != "thawing":
                 await anyio.lowlevel.checkpoint()
         assert (await engine.send("and more")).position == 1
         await heard.until(TurnFinished, count=2)
