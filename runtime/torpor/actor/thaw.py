@@ -32,11 +32,14 @@ async def thaw(store: Store, key: ConversationKey) -> Thawed:
         reason = f"its snapshot stands at record {snapshot.seq}, the journal ends at {loaded.head.seq}"
         raise JournalCorrupt(key.path, reason=reason)
     base = _from_snapshot(key, loaded)
-    if base is None:
-        if snapshot is not None:
-            loaded = await store.load(key, use_snapshot=False)
-        return Thawed(state=_folded(key, ConversationState(), loaded))
-    return Thawed(state=_folded(key, base, loaded), snapshot=base)
+    if base is not None:
+        try:
+            return Thawed(state=_folded(key, base, loaded), snapshot=base)
+        except JournalCorrupt as exc:  # the whole journal tells which of the two is wrong
+            _log.warning("snapshot.ignored", conversation=key.path, seq=base.seq, why=str(exc))
+    if snapshot is not None:
+        loaded = await store.load(key, use_snapshot=False)
+    return Thawed(state=_folded(key, ConversationState(), loaded))
 
 
 def _from_snapshot(key: ConversationKey, loaded: Loaded) -> ConversationState | None:
