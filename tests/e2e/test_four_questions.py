@@ -135,7 +135,7 @@ async def test_four_hundred_turns_of_three_kilobytes_take_at_most_three_times_th
     (folder / "home" / "config" / "torpor.toml").unlink()  # this is about the defaults
     chance = random.Random(3)
     text_bytes, shares = 0, dict[int, float]()
-    async with server_process(folder, model="silent") as server, speaking(folder, server) as speaker:
+    async with server_process(folder, model="obedient-unlogged") as server, speaking(folder, server) as speaker:
         for number in range(1, 401):
             # The answer repeats the message, so a turn has twice as much text.
             words = "".join(chance.choices(string.ascii_letters + "     ", k=chance.randint(500, 2500)))

@@ -19,11 +19,11 @@ FRAME_TAGS: Final = tuple(str(frame.__struct_config__.tag) for frame in get_args
 def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
     """Every point of a server whose home offers ``tools``.
 
-    ``append.before`` is held before the store has seen the batch, ``append.handed`` while it may or may not be durable,
-    ``append.after`` when it is durable and nobody has been told.
+    ``append.lost``: the batch never reaches the store, as with a disk that stalls, while everything else goes on for a
+    moment. ``append.handed``: it may or may not be durable. ``append.after``: it is, and nobody has been told.
     """
     return (
-        *(f"append.before:{kind}" for kind in RECORD_KINDS),
+        *(f"append.lost:{kind}" for kind in RECORD_KINDS),
         "append.handed",
         *(f"append.after:{kind}" for kind in RECORD_KINDS),
         "snapshot.before",
@@ -62,11 +62,16 @@ class Trap:
 
     def reach(self, point: str) -> None:
         """This process is at ``point``; returns unless it is the one to stop at."""
-        self.passed[point] += 1
-        if point == self._point and self.passed[point] == self._nth:
-            self._hold()
+        if self.is_here(point):
+            self.hold()
 
-    def _hold(self) -> NoReturn:
+    def is_here(self, point: str) -> bool:
+        """Whether ``point``, which is passed now, is the one to stop at."""
+        self.passed[point] += 1
+        return point == self._point and self.passed[point] == self._nth
+
+    def hold(self) -> NoReturn:
+        """Stop."""
         self._announce(held=self._point, nth=self._nth)
         while True:
             signal.pause()

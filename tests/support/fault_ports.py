@@ -1,7 +1,9 @@
 """The ports of a server with a trap before and behind everything that acts on the outside."""
 
-from typing import Any, cast
+import asyncio
+from typing import Any, Final, cast
 
+import anyio
 import msgspec
 
 from tests.support.fault_points import Trap
@@ -12,6 +14,9 @@ from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import Blobs, Snapshot, Store, Ticket
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult
+
+STALL_S: Final = 0.03
+"""How long the rest of a process goes on while its disk stalls."""
 
 
 class _Around:
@@ -28,8 +33,10 @@ class _Around:
 class _Store(_Around):
     def append(self, key: ConversationKey, *, records: tuple[JournalRecord, ...], **rest: Any) -> Ticket:
         kinds = sorted({str(record.__struct_config__.tag) for record in records})
-        for kind in kinds:
-            self._trap.reach(f"append.before:{kind}")
+        passed = [self._trap.is_here(f"append.lost:{kind}") for kind in kinds]
+        if any(passed):
+            asyncio.get_running_loop().call_later(STALL_S, self._trap.hold)
+            return _NeverDurable()
         ticket = self._port.append(key, records=records, **rest)
         self._trap.reach("append.handed")
         return _Ticket(ticket, tuple(f"append.after:{kind}" for kind in kinds), self._trap)
@@ -38,6 +45,13 @@ class _Store(_Around):
         self._trap.reach("snapshot.before")
         await self._port.put_snapshot(key, fence=fence, snapshot=snapshot)
         self._trap.reach("snapshot.after")
+
+
+class _NeverDurable:
+    """Of a batch that is on no disk and will be on none."""
+
+    async def wait(self) -> None:
+        await anyio.sleep_forever()
 
 
 class _Ticket:

@@ -274,7 +274,6 @@ def journal_faults(journal: Journal, account: Account) -> Iterator[str]:
         yield f"{journal.path}: its receipts are {journal.receipts}, which its messages are not"
     for message in account.messages.keys() - account.turn_of.keys():
         yield f"{journal.path}: message {message} was never taken by a turn"
-    yield from _answer_faults(journal.path, account)
 
 
 def _number_faults(journal: Journal) -> Iterator[str]:
@@ -302,8 +301,8 @@ def _batch_faults(journal: Journal) -> Iterator[str]:
             yield f"{journal.path}: row {first_seq} says its last event is {last_event}"
 
 
-def _answer_faults(path: str, account: Account) -> Iterator[str]:
-    """A turn that finished answers its messages, and no other finished turn answers them again."""
+def answer_faults(path: str, account: Account) -> Iterator[str]:
+    """Where answers name messages: a turn that finished answers its own, and no other finished turn does it again."""
     named = Counter[str]()
     for turn in account.turns.values():
         if turn.end == "finished":

@@ -16,7 +16,7 @@ import anyio
 from tests.support.client_checker import client_faults
 from tests.support.effects_checker import deeds_of, effect_faults, lines_of, model_faults
 from tests.support.gate import Gate, open_gate
-from tests.support.journal_checker import Turn, account_of, journal_faults, read_journals
+from tests.support.journal_checker import Turn, account_of, answer_faults, journal_faults, read_journals
 from tests.support.server_process import Fault, ServerProcess, server_process
 from tests.support.visitor import Visitor
 from torpor.client.options import ClientOptions
@@ -81,6 +81,7 @@ class KillRun:
         book, model = lines_of(self.home / "book.jsonl"), lines_of(self.home / "model.jsonl")
         client = lines_of(self.folder / "client.jsonl")
         found = [fault for path in journals for fault in journal_faults(journals[path], accounts[path])]
+        found += (fault for path in journals for fault in answer_faults(path, accounts[path]))
         found += effect_faults(accounts, deeds_of(book))
         found += model_faults(journals, accounts, model)
         found += client_faults(journals, accounts, client)

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import msgspec
 import torpor.gateway.server
 from tests.support.fault_points import Announce, Trap
 from tests.support.fault_ports import trapped_blobs, trapped_bus, trapped_model, trapped_store, trapped_toolbox
+from tests.support.logging_model import LoggingModel
 from tests.support.obedient_model import ObedientModel
 from tests.support.recordings import replaying_model
 from torpor.app import Wrapping, running
@@ -31,9 +33,10 @@ from torpor.settings import read_settings
 from torpor.store.contract import Store
 
 MODELS: dict[str, Callable[[Path], Model]] = {
-    "obedient": ObedientModel,
-    "silent": lambda home: ObedientModel(home, keeps_log=False),
-    "replaying": replaying_model,
+    "obedient": lambda home: LoggingModel(ObedientModel(home), home),
+    "obedient-unlogged": ObedientModel,
+    "replaying": lambda home: LoggingModel(replaying_model(home), home),
+    "replaying-unlogged": replaying_model,
 }
 _FOREVER_US = 2**62
 
@@ -111,6 +114,17 @@ def announcer() -> Announce:
     return announce
 
 
+def end_with_the_test() -> None:
+    """A test that is killed itself closes our stdin, and must not leave us behind."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, name="stdin", daemon=True).start()
+
+
 def main(argv: list[str]) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.kill_server")
@@ -119,7 +133,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--model", choices=sorted(MODELS), default="obedient")
     parser.add_argument("--fault", default="", help="the point to stop at")
     parser.add_argument("--nth", type=int, default=1, help="at which passage of it")
-    anyio.run(serve, parser.parse_args(argv), announcer())
+    arguments = parser.parse_args(argv)
+    end_with_the_test()
+    anyio.run(serve, arguments, announcer())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A model that does what the last message tells it to, and keeps a log of every request.
+"""A model that does what the last message tells it to.
 
 A message says what it wants in brackets at its end: its own id, and what to do before it is answered.
 
@@ -8,21 +8,17 @@ A message says what it wants in brackets at its end: its own id, and what to do 
     [m7: fail]                      begin to speak, then break down
     [m7: echo]                      answer with the message itself
 
-An answer names every message it answers, so that others can count. The log outlives the process; a line is a request
-with its body, or the end of one. Each request has a run of its own, which the reply carries as its request id.
+An answer names every message it answers, so that others can count.
 """
 
 import json
-import os
 import re
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import msgspec
 
-from torpor.conversation.view import request_body
 from torpor.errors import ProviderUnavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import Block, canonical, text_block
@@ -46,24 +42,15 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class ObedientModel:
-    """Implements ``model.contract.Model``; ``home`` holds its log and the folder of what is released."""
+    """Implements ``model.contract.Model``; ``home`` holds the folder of what is released."""
 
-    def __init__(self, home: Path, *, keeps_log: bool = True) -> None:
-        self._log = home / "model.jsonl"
+    def __init__(self, home: Path) -> None:
         self._released = home / "released"
-        self._keeps_log = keeps_log
-        self._numbers = count(1)
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
-        run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
-        body = json.loads(request_body(request.preamble, request.view))
-        digest, link = request.preamble.digest, request.view.link.hex()
-        self._note(what="started", run=run, call=request.call, preamble=digest, link=link, body=body)
-        blocks, stop_reason = await self._said(body["messages"], sink)
-        self._note(what="ended", run=run)
-        return ModelReply(
-            blocks=blocks, stop_reason=stop_reason, usage=Usage(input_tokens=1, output_tokens=1), request_id=run
-        )
+        messages = json.loads(request.view.messages())
+        blocks, stop_reason = await self._said(messages, sink)
+        return ModelReply(blocks=blocks, stop_reason=stop_reason, usage=Usage(input_tokens=1, output_tokens=1))
 
     async def _said(self, messages: list[dict[str, Any]], sink: ReplySink) -> tuple[tuple[Block, ...], str]:
         open_part = _unanswered(messages)
@@ -87,15 +74,6 @@ class ObedientModel:
         sink.text(".")
         rest = f" {_last_text(open_part)}" if "echo" in last.doings else ""
         return (text_block(f"Answered {names}.{rest}"),), "end_turn"
-
-    def _note(self, **line: Any) -> None:
-        if not self._keeps_log:
-            return
-        log = os.open(self._log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-        try:
-            os.write(log, json.dumps(line).encode() + b"\n")
-        finally:
-            os.close(log)
 
 
 def _unanswered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ async def server_process(
     if fault is not None:
         command += ["--fault", fault.point, "--nth", str(fault.nth)]
     with log.open("ab") as stderr:
-        process = await anyio.open_process(command, stderr=stderr, stdin=None, cwd=ROOT)
+        process = await anyio.open_process(command, stderr=stderr, cwd=ROOT)
     async with process:
         try:
             yield ServerProcess(process, log=log)

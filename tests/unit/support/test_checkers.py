@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.client_checker import client_faults
 from tests.support.effects_checker import deeds_of, effect_faults, model_faults
-from tests.support.journal_checker import Journal, account_of, journal_faults, read_journals
+from tests.support.journal_checker import Journal, account_of, answer_faults, journal_faults, read_journals
 
 PATH = "default/ann/c1"
 PREAMBLE = {"model": "m", "max_tokens": 9, "tools": [{"name": "pay_keyed", "input_schema": {"type": "object"}}]}
@@ -96,6 +96,7 @@ class World:
         accounts = {PATH: account_of(self.journal)}
         return [
             *journal_faults(self.journal, accounts[PATH]),
+            *answer_faults(PATH, accounts[PATH]),
             *effect_faults(accounts, deeds_of(self.book)),
             *model_faults(journals, accounts, self.model),
             *client_faults(journals, accounts, self.client),
@@ -219,7 +220,7 @@ BROKEN: dict[str, tuple[Callable[[World], None], str]] = {
     "a model asked again": (add_line("model", 2, run="q3"), "asked again after its reply was durable"),
     "a reply the model never gave": (drop_line("model", 3), "its reply is from q2"),
     "a request with another history": (
-        lambda world: world.model[2]["body"]["messages"][0]["content"][0].update(text="else"),  # type: ignore[index]
+        lambda world: world.model[2]["body"]["messages"][0]["content"][0].update(text="else"),
         "what was sent is not what its link names",
     ),
     "an accepted message that is lost": (accepted_and_lost, "was accepted and is not in the journal"),

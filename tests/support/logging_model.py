@@ -1,0 +1,41 @@
+"""A log of every request around any model.
+
+The log outlives the process; a line is a request with its body, or the end of one. Each request has a run of its own,
+which the reply carries as its request id.
+"""
+
+import json
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from torpor.conversation.view import request_body
+from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
+
+
+class LoggingModel:
+    """Implements ``model.contract.Model``; the log is ``model.jsonl`` in ``home``."""
+
+    def __init__(self, model: Model, home: Path) -> None:
+        self._model = model
+        self._log = home / "model.jsonl"
+        self._numbers = count(1)
+
+    async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+        run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
+        body = json.loads(request_body(request.preamble, request.view))
+        digest, link = request.preamble.digest, request.view.link.hex()
+        self._note(what="started", run=run, call=request.call, preamble=digest, link=link, body=body)
+        reply = await self._model.reply(request, sink)
+        self._note(what="ended", run=run)
+        return msgspec.structs.replace(reply, request_id=run)
+
+    def _note(self, **line: Any) -> None:
+        log = os.open(self._log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+        try:
+            os.write(log, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(log)
