@@ -1,5 +1,6 @@
 """The Python client against the real gateway, over good lines, bad lines and none."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -8,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Subprotocol
 
 from tests.support.cutting_proxy import cutting_proxy
 from tests.support.gateway_house import House, gateway_house
@@ -29,6 +31,7 @@ from torpor.records.journal import MessageReceived, TurnFinished, TurnPrepared, 
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
+RESUMED = {"frame": "resumed", "conversation": "c1", "epoch": 1, "head": 3, "status": {"state": "rest"}}
 QUICK = ClientOptions(backoff_s=0.01, backoff_max_s=0.05, close_deadline_s=0.5)
 
 
@@ -296,7 +299,7 @@ async def stranger(*frames: str) -> AsyncIterator[int]:
             await connection.send(frame)
         await connection.wait_closed()
 
-    async with serve(talk, "127.0.0.1", 0, subprotocols=["torpor.v1"]) as server:  # type: ignore[list-item]  # a NewType
+    async with serve(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("torpor.v1")]) as server:
         yield next(iter(server.sockets)).getsockname()[1]
 
 
@@ -319,6 +322,32 @@ async def test_what_a_newer_server_says_is_ignored_where_it_is_not_known() -> No
         assert (reload.status.state, reload.events) == ("dreaming", ())
         assert (await next_of(watch, EventItem)).event.event == 3
         assert client.statistics().unreadable == 1
+
+
+async def test_an_event_that_was_left_out_is_asked_for_at_once() -> None:
+    asked: list[Any] = []
+
+    async def talk(connection: ServerConnection) -> None:
+        asked.append(json.loads(await connection.recv()))
+        for number in (1, 3):
+            event = {"type": "turn.finished", "event": number, "at_us": 1}
+            if number == 1:
+                await connection.send(json.dumps(RESUMED))
+            await connection.send(json.dumps({"frame": "event", "conversation": "c1", "epoch": 1, "event": event}))
+        asked.append(json.loads(await connection.recv()))
+        await connection.wait_closed()
+        asked.append(connection.close_code)
+
+    async with serve(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("torpor.v1")]) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with TorporClient(f"ws://127.0.0.1:{port}", "token", options=QUICK) as client:
+            await next_of(client.watch("c1", Cursor(event=0)), EventItem)
+            with anyio.fail_after(10):
+                while len(asked) < 2:  # noqa: ASYNC110 - the stranger has no event for it
+                    await anyio.sleep(0.01)
+
+    assert asked[1]["subscription"] == {"conversation": "c1", "cursor": {"epoch": 1, "event": 1}}
+    assert asked[2] == 1000, "the client left without a word"
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is(house: House) -> None:
