@@ -180,8 +180,8 @@ class TestWriteAheadLog:
             async def converse(number: int) -> None:
                 key = conversation(number)
                 await put(store, opening(), key=key)
-                for seq in range(3, 40):
-                    await put(store, (message(seq, event=seq - 1, text="x" * 1500),), key=key)
+                for seq in range(3, 60):
+                    await put(store, (message(seq, event=seq - 1, text="x" * 3000),), key=key)
                     with open_to_read(tmp_path) as reader:
                         assert reader.head(key).seq == seq
 
@@ -189,8 +189,8 @@ class TestWriteAheadLog:
                 async with anyio.create_task_group() as tasks:
                     for number in range(30):
                         tasks.start_soon(converse, number)
-            # A checkpoint is due at 1,000 pages of 2 KB; a group of 30 may come on top.
-            assert self.log_bytes(tmp_path) < 3_000_000
+            # A checkpoint is due at 4,000 pages of 1 KB; a group of 30 may come on top.
+            assert self.log_bytes(tmp_path) < 5_000_000
 
     async def test_a_reader_sees_the_last_commit_while_a_foreign_writer_holds_the_lock(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path, options=StoreOptions(busy_timeout_s=DEADLINE_S)) as store:

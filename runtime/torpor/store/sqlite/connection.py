@@ -18,7 +18,8 @@ from torpor.store.sqlite.migrations import PAGE_BYTES
 
 DATABASE_FILE: Final = "torpor.db"
 
-_CHECKPOINT_PAGES: Final = 1000
+_CHECKPOINT_PAGES: Final = 4000
+"""About 4 MB of log: a checkpoint flushes three times, which few enough turns must share."""
 _READ_BUSY_S: Final = 0.25
 """Readers wait for nobody in WAL mode, except while the log is being recovered."""
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, None}

@@ -45,7 +45,7 @@ class WriterThread:
         self._ended = anyio.Event()
         token = current_token()
         self._at_end_of_round = _first_of(token, "call_soon", "run_sync_soon") or _at_once
-        # anyio's own call waits for the answer: it holds up the next commit while the loop is busy, and costs 20 us more.
+        # The call of anyio waits for the answer: it holds up the next commit while the loop is busy, and costs 20 us.
         self._soon = _first_of(token, "call_soon_threadsafe", "run_sync_soon") or partial(
             from_thread.run_sync, token=token
         )
