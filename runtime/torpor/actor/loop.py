@@ -191,6 +191,7 @@ class Actor:
                 options=parts.turn,
                 tasks=tasks,
                 strays=self,
+                land_soon=self.mailbox.wake,
                 recovers=self._recovers,
             )
             self._recovers = False
@@ -207,6 +208,7 @@ class Actor:
         self._signal(Signal.RESTED)
 
     async def _serve_beside(self, journal: Journal) -> None:
+        """Take commands while turns run, and see every commit land that nobody else waits for."""
         while not self._is_resting:
             await self._serve(journal, await self.mailbox.receive())
             await journal.flush()

@@ -25,7 +25,7 @@ from torpor.conversation.steps import (
     TurnEnd,
     next_step,
 )
-from torpor.errors import InvariantBroken, ProviderError, StoreError
+from torpor.errors import InvariantBroken, ProviderError
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
@@ -66,9 +66,15 @@ class Interpreter:
         options: TurnOptions,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
+        land_soon: Callable[[], None],
         recovers: bool = False,
     ) -> None:
-        """Args: recovers: whether a life before this one may have asked the model already and left no record of it."""
+        """
+        Args:
+            land_soon: has another task wait for the commit under way, while this one waits for the model; that task's
+                failure cancels this one.
+            recovers: whether a life before this one may have asked the model already and left no record of it.
+        """
         self._key = key
         self._journal = journal
         self._agent = agent
@@ -79,6 +85,7 @@ class Interpreter:
         self._options = options
         self._tasks = tasks
         self._strays = strays
+        self._land_soon = land_soon
         self._recovers = recovers
         self._scope: anyio.CancelScope | None = None
         self._stopping = ""
@@ -185,23 +192,13 @@ class Interpreter:
             await self._journal.submit()
             if may_repeat:
                 await self._journal.flush()
-            self._tasks.start_soon(self._show_once_durable, sink, self._scope)
+            self._journal.after_commit(sink.release)
+            self._land_soon()
             heard = await model_call.answer(agent.model)
             await self._journal.flush()
             answer = heard
         self._scope = None
-        if answer is None and not self._stopping:
-            await self._journal.flush()  # raises: the request did not become durable
         self._answered(step, call, answer, sink)
-
-    async def _show_once_durable(self, sink: ReplySoFar, asking: anyio.CancelScope) -> None:
-        """Beside the call: show what it says once its request is durable; a commit that fails cancels it."""
-        try:
-            await self._journal.flush()
-        except StoreError:
-            asking.cancel()
-        else:
-            sink.release()
 
     def _answered(
         self, step: CallModel, call: str, answer: ModelReply | ProviderError | None, sink: ReplySoFar
