@@ -137,7 +137,8 @@ class Actor:
         """Hold an idle history as one piece of memory."""
         if self.state is ActorState.IDLE and self._journal is not None:
             state = self._journal.state
-            self._journal.replace_view(msgspec.structs.replace(state, view=state.view.packed()))
+            if (view := state.view.packed()) is not state.view:
+                self._journal.replace_view(msgspec.structs.replace(state, view=view))
 
     def left_running(self, call: CallState) -> None:
         """Implements ``turn.tool_batch.Strays``."""

@@ -67,6 +67,8 @@ class Supervisor:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stopping = anyio.Event()
         self._emptied = anyio.Event()
+        self._has_lapsing_leases = False
+        self._next_look_s = parts.clock.monotonic_s()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Supervisor"]:
@@ -173,6 +175,7 @@ class Supervisor:
             ttl_s=self._options.lease_ttl_s,
             now_us=self._parts.clock.now_us(),
         )
+        self._has_lapsing_leases = self._has_lapsing_leases or entry.lease.expires_us > 0
         await entry.actor.run(entry.lease)
 
     def _succeed(self, entry: _Entry) -> None:
@@ -232,6 +235,8 @@ class Supervisor:
             await anyio.sleep(self._options.sweep_s)
 
     async def _renew(self) -> None:
+        if not self._has_lapsing_leases:
+            return
         for entry in tuple(self._entries.values()):
             lease = entry.lease
             if lease is None or not lease.expires_us or not entry.holds(lease):
@@ -247,7 +252,12 @@ class Supervisor:
                 entry.lease = renewed if entry.holds(lease) else entry.lease
 
     def _passivate(self) -> None:
+        """Let actors sleep, or pack them, once they have idled for long; a look before the first one may have is free."""
         now_s = self._parts.clock.monotonic_s()
+        if now_s < self._next_look_s:
+            return
+        first_after_s = min(self._options.pack_after_s, self._options.idle_timeout_s)
+        next_look_s = now_s + first_after_s
         for entry in self._entries.values():
             actor = entry.actor
             if actor.state is not ActorState.IDLE or len(actor.mailbox):
@@ -257,6 +267,10 @@ class Supervisor:
                 actor.mailbox.offer_last(PendingReply(Hibernate()))
             elif idle_s >= self._options.pack_after_s:
                 actor.pack()
+                next_look_s = min(next_look_s, actor.idle_since_s + self._options.idle_timeout_s)
+            else:
+                next_look_s = min(next_look_s, actor.idle_since_s + first_after_s)
+        self._next_look_s = next_look_s
 
     async def _claim(self) -> None:
         """Wake what is due and has no actor here, whether or not a client asks for it."""
