@@ -64,6 +64,9 @@ def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Itera
     if len(did.effects) > 1:
         yield f"{where}: took effect {len(did.effects)} times"
     run = call.result.partition("run=")[2].split()[:1]
+    expected = {"succeeded", "never_started", "interrupted" if call.name in READS else "unknown"}
+    if call.outcome not in expected:
+        yield f"{where}: is {call.outcome}, expected one of {sorted(expected)}"
     if call.outcome == "succeeded":
         if not run or run[0] not in did.started:
             yield f"{where}: its result names run {run}, the book knows {did.started}"
@@ -71,9 +74,9 @@ def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Itera
             yield f"{where}: ran again after the run whose result is in the journal"
         if call.name not in READS and len(did.effects) != 1:
             yield f"{where}: succeeded with {len(did.effects)} effects"
-    elif call.outcome in {"never_started", "denied"}:
+    elif call.outcome == "never_started":
         if did.started:
-            yield f"{where}: is {call.outcome} in the journal, but ran {len(did.started)} times"
+            yield f"{where}: never started by the journal, but ran {len(did.started)} times"
     elif call.outcome == "unknown":
         if "unknown" not in call.result.lower():
             yield f"{where}: the model is not told that the outcome is unknown: {call.result!r}"

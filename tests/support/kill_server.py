@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ async def serve(arguments: argparse.Namespace, announce: Announce) -> None:
         async with running(settings, data=arguments.data, host="127.0.0.1", port=0, wrapping=wrapping) as server:
             announce(ready=server.url, token=server.development_token)
             await stores.rest()
-            announce(idle=True)
+            announce(idle=True, cpu_s=time.process_time())
             async for _ in signals:
                 break
     announce(ended=True, passed=trap.passed)

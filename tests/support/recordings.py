@@ -61,6 +61,17 @@ def data_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def healthcare_sessions(data: Path) -> Iterator[Recording]:
+    """Sessions in which one person tells of their health."""
+    return recorded_sessions(data / "bfcl_memory" / "memory_healthcare.json")
+
+
+def tau_bench_trajectories(data: Path) -> Iterator[Recording]:
+    """An airline's and a shop's customers, with the tools of their clerks."""
+    for domain in ("Airline", "Retail"):
+        yield from recorded_trajectories(data / "tau_bench" / f"few_shot_data_Mock{domain}DomainEnv-few_shot.jsonl")
+
+
 def recorded_sessions(file: Path) -> Iterator[Recording]:
     """The conversations of a file of sessions."""
     for line in _lines(file):

@@ -46,6 +46,8 @@ class ServerProcess:
         self._log = log
         self.url = ""
         self.token = ""
+        self.start_cpu_s = 0.0
+        """What it took until it was idle for the first time."""
         self.passed: dict[str, int] = {}
         """Points, and how often each was passed; known once it has ended in peace."""
 
@@ -64,6 +66,7 @@ class ServerProcess:
         fact: dict[str, Any] = json.loads(line)
         if "ready" in fact:
             self.url, self.token = fact["ready"], fact["token"]
+        self.start_cpu_s = fact.get("cpu_s", self.start_cpu_s)
         self.passed = fact.get("passed", self.passed)
         return fact
 

@@ -4,6 +4,7 @@ What a message asks of the model stands in brackets at its end, see ``tests.supp
 for what the client hears, never for time. What is sent and heard goes into a log for the judges.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Follower:
                         self._note(what="reloaded", head=item.head)
                         self.seen = item.head
                     case EventItem():
-                        self._note(what="event", event=msgspec.to_builtins(item.event))
+                        self._note(what="event", event=json.loads(msgspec.json.encode(item.event)))
                         self._take(item.event)
                 self.look_again()
 

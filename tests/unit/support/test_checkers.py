@@ -216,6 +216,8 @@ BROKEN: dict[str, tuple[Callable[[World], None], str]] = {
     "a result from nowhere": (drop_line("book", 0), "its result names run"),
     "a write before its record": (add_line("book", 0, key="k2"), "of which no journal knows"),
     "a keyed write left unknown": (unknown, "though there was a way to tell"),
+    "a write said to be merely interrupted": (set_record(8, outcome="interrupted"), "is interrupted, expected one of"),
+    "a call that ran and never started": (set_record(8, outcome="never_started"), "never started by the journal"),
     "an unknown outcome that is not told": (unknown, "the model is not told"),
     "a model asked again": (add_line("model", 2, run="q3"), "asked again after its reply was durable"),
     "a reply the model never gave": (drop_line("model", 3), "its reply is from q2"),
