@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -322,6 +323,67 @@ async def test_what_a_newer_server_says_is_ignored_where_it_is_not_known() -> No
         assert (reload.status.state, reload.events) == ("dreaming", ())
         assert (await next_of(watch, EventItem)).event.event == 3
         assert client.statistics().unreadable == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(4401, Unauthenticated), (4413, ServerRefused)], ids=["unauthenticated", "held too much"]
+)
+async def test_a_close_for_good_is_taken_for_good(code: int, error: type[Exception]) -> None:
+    async def talk(connection: ServerConnection) -> None:
+        await connection.close(code, "because")
+
+    async with serve(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("torpor.v1")]) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with TorporClient(f"ws://127.0.0.1:{port}", "token", options=QUICK) as client:
+            with anyio.fail_after(10), pytest.raises(error, match="because"):
+                await client.connected()
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, Unauthenticated), (403, ServerRefused)])
+async def test_a_refusal_at_the_door_is_taken_for_good_unless_it_passes(
+    status: int, error: type[Exception], house: House
+) -> None:
+    answers = [503, 429, status]
+
+    async def talk(connection: ServerConnection) -> None:
+        await connection.wait_closed()
+
+    async with serve(
+        talk, "127.0.0.1", 0, process_request=lambda connection, _request: connection.respond(answers.pop(0), "no\n")
+    ) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with client_of(house, port=port) as client:
+            with anyio.fail_after(10), pytest.raises(error):
+                await client.connected()
+
+    assert answers == []
+
+
+async def test_a_server_of_another_protocol_is_given_up() -> None:
+    async def talk(connection: ServerConnection) -> None:
+        await connection.wait_closed()
+
+    async with serve(talk, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with TorporClient(f"ws://127.0.0.1:{port}", "token", options=QUICK) as client:
+            with anyio.fail_after(10), pytest.raises(ServerRefused, match=r"does not speak torpor\.v1"):
+                await client.connected()
+
+
+async def test_a_server_that_takes_nothing_is_left_for_another_connection(house: House) -> None:
+    options = ClientOptions(send_deadline_s=0.2, backoff_s=0.01, close_deadline_s=0.1)
+    async with cutting_proxy(house.gateway.port) as proxy, client_of(house, port=proxy.port, options=options) as client:
+        await client.connected()
+        proxy.hang()
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(partial(client.send, "c1", "x" * 250_000, message_id=f"m{number}"))
+            with anyio.fail_after(20):
+                while client.welcome is not None:  # noqa: ASYNC110 - the client tells it by callback only
+                    await anyio.sleep(0.01)
+            proxy.recover()
+
+    assert len(house.world.receipts) == 40
 
 
 async def test_an_event_that_was_left_out_is_asked_for_at_once() -> None:
