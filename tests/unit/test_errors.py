@@ -1,0 +1,84 @@
+"""Every error says who must act, what repeating may do, and what was expected."""
+
+import inspect
+
+import pytest
+
+from torpor import errors
+from torpor.actor.lifecycle import ActorState, Signal
+from torpor.errors import Retry, TorporError
+
+SAMPLES = [
+    errors.BadFrame("frame cannot be read"),
+    errors.EmptyMessage(),
+    errors.Unauthenticated("no token"),
+    errors.NotPermitted("hibernate", scope="operator"),
+    errors.UnknownConversation("c_1"),
+    errors.UnknownAgent("cook", known=("clerk",)),
+    errors.Busy("mailbox", waiting=64, retry_after_s=1.5),
+    errors.Rejected(turn=3),
+    errors.NotNow(turn=3, deadline_s=5.0),
+    errors.NothingToCancel(),
+    errors.Quarantined("c_1", reason="record 7 is missing"),
+    errors.Unavailable("the server is stopping", retry_after_s=1.0),
+    errors.ToolInputInvalid("expected int, got str"),
+    errors.ToolUnknown("gone", known=("look", "pay")),
+    errors.ToolTimedOut("pay", deadline_s=30.0),
+    errors.ToolRefused("not after ten"),
+    errors.ToolFailed("no such account"),
+    errors.ProviderUnavailable("overloaded"),
+    errors.RequestInvalid("too odd"),
+    errors.Fenced("k", fence=1, newer=2),
+    errors.WrongSequence("k", expected_seq=1, head_seq=2),
+    errors.DuplicateMessage("k", message_id="m", receipt=b"{}"),
+    errors.LeaseHeld("k", holder="s_1", until_us=7),
+    errors.StoreFull("the disk is full"),
+    errors.StoreUnavailable("lost"),
+    errors.JournalCorrupt("k", reason="record 7 is missing"),
+    errors.StoreUnusable("the database is locked"),
+    errors.ConfigError("agents/clerk.toml", key="max_tokens", found=-1, expected="a positive number"),
+    errors.InvariantBroken("a ticket was woken without an outcome"),
+    errors.IllegalTransition(ActorState.IDLE, Signal.LOADED),
+]
+ROOTS = {TorporError, errors.ClientError, errors.ToolError, errors.ProviderError, errors.StoreError}
+KINDS = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, TorporError)}
+
+
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert {type(sample) for sample in SAMPLES} == KINDS - ROOTS
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_the_text_is_one_sentence_fragment_for_people(error: TorporError) -> None:
+    text = str(error)
+    assert text
+    assert not text.endswith(".")
+    assert "\n" not in text
+    assert text[0].islower() or text.startswith(("LOADED", "agents/"))
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_the_code_is_a_stable_word(error: TorporError) -> None:
+    assert error.code.replace("_", "").isalpha()
+    assert error.code.islower()
+
+
+def test_only_a_tool_that_failed_shares_its_code_with_its_root() -> None:
+    codes = [kind.code for kind in KINDS - ROOTS - {errors.ToolFailed}]
+    assert len(set(codes)) == len(codes)
+
+
+def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> None:
+    safe = {type(error).__name__ for error in SAMPLES if error.retry is Retry.SAFE}
+    unknown = {type(error).__name__ for error in SAMPLES if error.retry is Retry.UNKNOWN_OUTCOME}
+    assert safe == {"Busy", "NotNow", "Unavailable", "ProviderUnavailable", "LeaseHeld", "StoreFull"}
+    assert unknown == {"ToolTimedOut", "StoreUnavailable"}
+
+
+def test_errors_keep_what_they_were_made_of() -> None:
+    busy = errors.Busy("mailbox", waiting=64, retry_after_s=1.5)
+    assert str(busy) == "mailbox is full (64 waiting), retry in 1.5 s under the same message id"
+    assert (busy.what, busy.waiting, busy.retry_after_s) == ("mailbox", 64, 1.5)
+    assert str(errors.UnknownAgent("cook", known=())) == "no agent 'cook' in this home, expected one of none"
+    fenced = errors.Fenced("k", fence=1, newer=2)
+    assert (fenced.key, fenced.fence, fenced.newer) == ("k", 1, 2)

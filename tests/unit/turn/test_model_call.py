@@ -1,0 +1,107 @@
+"""One model call: a free place, a deadline, and the host's faults as values."""
+
+import anyio
+import pytest
+
+from tests.support.doubles import Crash, Gate, Play, PlayedModel, fails, replies, says, waits
+from torpor.conversation.view import View, preamble_of
+from torpor.errors import ProviderError, ProviderUnavailable, RequestInvalid
+from torpor.model.contract import ModelReply, ModelRequest
+from torpor.records.blocks import canonical, text_block
+from torpor.records.events import Delta
+from torpor.turn.model_call import ModelCall, ReplySoFar
+
+DEADLINE_S = 10
+
+
+def a_call(
+    *, limiter: anyio.CapacityLimiter | None = None, deadline_s: float = DEADLINE_S
+) -> tuple[ModelCall, ReplySoFar]:
+    sink = ReplySoFar("1-1-1", publish=lambda delta: None)
+    preamble = preamble_of(
+        {"model": "m", "max_tokens": 1, "tools": [{"name": "pay", "input_schema": {"type": "object"}}]}
+    )
+    request = ModelRequest(
+        call="1-1-1", preamble=preamble, view=View().extended("user", [text_block("hi")]), options={}
+    )
+    limiter = limiter or anyio.CapacityLimiter(1)
+    return ModelCall(request, sink=sink, limiter=limiter, deadline_s=deadline_s), sink
+
+
+async def answer(play: Play, *, limiter: anyio.CapacityLimiter | None = None) -> ModelReply | ProviderError:
+    call, _ = a_call(limiter=limiter)
+    return await call.answer(PlayedModel([play]))
+
+
+async def test_a_reply_comes_back_as_it_may_be_stored() -> None:
+    nameless = canonical({"type": "tool_use", "id": "", "name": "pay"})
+    reply = await answer(replies(text_block(" "), text_block("yes"), nameless))
+    assert isinstance(reply, ModelReply)
+    stored = canonical({"type": "tool_use", "id": "1-1-1-2", "name": "pay", "input": {}})
+    assert reply.blocks == (text_block("yes"), stored)
+
+
+@pytest.mark.parametrize("error", [ProviderUnavailable("overloaded"), RequestInvalid("too odd")])
+async def test_a_fault_of_the_host_comes_back_as_a_value_and_what_it_said_is_kept(error: ProviderError) -> None:
+    call, sink = a_call()
+    assert await call.answer(PlayedModel([fails(error, said=("so ", "far"))])) is error
+    assert sink.partial() == (text_block("so far"),)
+
+
+@pytest.mark.parametrize("bug", [Crash("bug"), TimeoutError("of the adapter's own making")])
+async def test_a_bug_of_the_adapter_is_not_a_fault_of_the_host(bug: Exception) -> None:
+    limiter = anyio.CapacityLimiter(1)
+    with pytest.raises(type(bug)):
+        await answer(fails(bug), limiter=limiter)
+    assert limiter.borrowed_tokens == 0
+
+
+async def test_a_reply_that_does_not_come_in_time_is_a_fault_of_the_host() -> None:
+    call, sink = a_call(deadline_s=0)
+    fault = await call.answer(PlayedModel([waits(Gate(), says("never"), said=("so far",))]))
+    assert isinstance(fault, ProviderUnavailable)
+    assert str(fault) == "no complete reply within 0 s"
+    assert sink.partial() == (text_block("so far"),)
+
+
+async def test_calls_wait_for_a_free_place_and_the_wait_does_not_count_against_the_deadline() -> None:
+    limiter, gate = anyio.CapacityLimiter(1), Gate()
+    answers: list[ModelReply | ProviderError] = []
+
+    async def ask(play: Play) -> None:
+        answers.append(await answer(play, limiter=limiter))
+
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, waits(gate, says("one")))
+            await gate.reached.wait()
+            tasks.start_soon(ask, says("two"))
+            await anyio.wait_all_tasks_blocked()
+            assert limiter.statistics().tasks_waiting == 1
+            gate.opened.set()
+    assert [reply.blocks for reply in answers if isinstance(reply, ModelReply)] == [
+        (text_block("one"),),
+        (text_block("two"),),
+    ]
+
+
+async def test_a_cancelled_call_gives_its_place_back_and_one_that_waits_leaves_the_queue() -> None:
+    limiter, gate = anyio.CapacityLimiter(1), Gate()
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: answer(waits(gate, says("never")), limiter=limiter))
+            await gate.reached.wait()
+            tasks.start_soon(lambda: answer(says("never"), limiter=limiter))
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    statistics = limiter.statistics()
+    assert (statistics.borrowed_tokens, statistics.tasks_waiting) == (0, 0)
+
+
+def test_offsets_count_characters_as_people_do_not_bytes() -> None:
+    shown: list[Delta] = []
+    sink = ReplySoFar("1-1-1", publish=shown.append)
+    sink.release()
+    for piece in ("naïve ", "\U0001f600", "!"):
+        sink.text(piece)
+    assert [delta.offset for delta in shown] == [0, 6, 7]
