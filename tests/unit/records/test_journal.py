@@ -1,0 +1,263 @@
+"""The journal's records as they lie on disk: what is written today is read for years."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from torpor.records.blocks import canonical, text_block
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import (
+    PUBLIC_RECORDS,
+    AttemptStarted,
+    ConversationCreated,
+    Effect,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    StepKind,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    Usage,
+    WhenBusy,
+)
+
+HI = text_block("hi")
+CALL = CallId("call_1")
+HI_FIELDS = {"text": "hi", "type": "text"}
+
+GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
+    (
+        ConversationCreated(seq=1, at_us=7, agent="clerk", title="errands"),
+        {"kind": "conversation_created", "agent": "clerk", "seq": 1, "at_us": 7, "title": "errands"},
+    ),
+    (
+        MessageReceived(
+            seq=2,
+            at_us=7,
+            event=1,
+            message_id=MessageId("m"),
+            principal="ann",
+            blocks=(HI,),
+            when_busy=WhenBusy.STEER,
+            cleaned=1,
+        ),
+        {
+            "kind": "message_received",
+            "message_id": "m",
+            "principal": "ann",
+            "blocks": [HI_FIELDS],
+            "seq": 2,
+            "at_us": 7,
+            "event": 1,
+            "when_busy": "steer",
+            "cleaned": 1,
+        },
+    ),
+    (
+        PreambleChanged(seq=3, digest="d", body=canonical({"model": "m"})),
+        {"kind": "preamble_changed", "digest": "d", "body": {"model": "m"}, "seq": 3},
+    ),
+    (
+        TurnPrepared(seq=4, turn=1, event=2, messages=(MessageId("m"),)),
+        {"kind": "turn_prepared", "messages": ["m"], "seq": 4, "turn": 1, "event": 2},
+    ),
+    (
+        AttemptStarted(seq=5, turn=1, step=StepKind.CALL_MODEL, round=1, attempt=2),
+        {"kind": "attempt_started", "step": "call_model", "round": 1, "attempt": 2, "seq": 5, "turn": 1},
+    ),
+    (
+        ModelRequested(
+            seq=6,
+            turn=1,
+            call="1-1-1",
+            round=1,
+            preamble="d",
+            link="l",
+            sections={"tools": 3},
+            joined=(MessageId("s"),),
+            purpose="turn",
+        ),
+        {
+            "kind": "model_requested",
+            "call": "1-1-1",
+            "round": 1,
+            "preamble": "d",
+            "link": "l",
+            "sections": {"tools": 3},
+            "seq": 6,
+            "turn": 1,
+            "joined": ["s"],
+        },
+    ),
+    (
+        ModelReplied(
+            seq=7,
+            turn=1,
+            event=3,
+            call="1-1-1",
+            round=1,
+            blocks=(HI,),
+            stop_reason="tool_use",
+            usage=Usage(input_tokens=2, cache_read_input_tokens=5),
+            model="m",
+            request_id="r",
+            unusable={"a": "cut short"},
+        ),
+        {
+            "kind": "model_replied",
+            "call": "1-1-1",
+            "round": 1,
+            "blocks": [HI_FIELDS],
+            "stop_reason": "tool_use",
+            "seq": 7,
+            "turn": 1,
+            "event": 3,
+            "usage": {"input_tokens": 2, "cache_read_input_tokens": 5},
+            "model": "m",
+            "request_id": "r",
+            "unusable": {"a": "cut short"},
+        },
+    ),
+    (
+        ModelFailed(seq=8, turn=1, call="1-1-1", round=1, code="model_unavailable", detail="overloaded"),
+        {
+            "kind": "model_failed",
+            "call": "1-1-1",
+            "round": 1,
+            "code": "model_unavailable",
+            "seq": 8,
+            "turn": 1,
+            "detail": "overloaded",
+        },
+    ),
+    (
+        ToolStarted(seq=9, turn=1, event=4, call_id=CALL, name="pay", effect=Effect.WRITE, idempotency_key="k"),
+        {
+            "kind": "tool_started",
+            "call_id": "call_1",
+            "name": "pay",
+            "effect": "write",
+            "idempotency_key": "k",
+            "seq": 9,
+            "turn": 1,
+            "event": 4,
+        },
+    ),
+    (
+        ToolFinished(
+            seq=10, turn=1, event=5, call_id=CALL, name="pay", outcome=Outcome.UNKNOWN, block=HI, handle="h", cleaned=2
+        ),
+        {
+            "kind": "tool_finished",
+            "call_id": "call_1",
+            "name": "pay",
+            "outcome": "unknown",
+            "block": HI_FIELDS,
+            "seq": 10,
+            "turn": 1,
+            "event": 5,
+            "handle": "h",
+            "cleaned": 2,
+        },
+    ),
+    (
+        LateResult(seq=11, event=6, call_id=CALL, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=HI),
+        {
+            "kind": "late_result",
+            "call_id": "call_1",
+            "name": "pay",
+            "of_turn": 1,
+            "outcome": "succeeded",
+            "note": HI_FIELDS,
+            "seq": 11,
+            "event": 6,
+        },
+    ),
+    (TurnFinished(seq=12, turn=1, event=7), {"kind": "turn_finished", "seq": 12, "turn": 1, "event": 7}),
+    (
+        TurnCancelled(seq=13, turn=1, event=8, reason="client", note=HI, partial=(HI,)),
+        {
+            "kind": "turn_cancelled",
+            "reason": "client",
+            "note": HI_FIELDS,
+            "seq": 13,
+            "turn": 1,
+            "event": 8,
+            "partial": [HI_FIELDS],
+        },
+    ),
+    (
+        TurnFailed(seq=14, turn=1, event=9, code="crashed", detail="why", note=HI),
+        {
+            "kind": "turn_failed",
+            "code": "crashed",
+            "detail": "why",
+            "note": HI_FIELDS,
+            "seq": 14,
+            "turn": 1,
+            "event": 9,
+        },
+    ),
+]
+
+
+def name_of(value: object) -> str:
+    return type(value).__name__
+
+
+@pytest.mark.parametrize(("record", "fields"), GOLDEN, ids=name_of)
+def test_a_record_is_written_as_it_always_was(record: JournalRecord, fields: dict[str, Any]) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(record)) == fields
+
+
+@pytest.mark.parametrize(("record", "fields"), GOLDEN, ids=name_of)
+def test_a_record_written_long_ago_is_read_as_it_was_meant(record: JournalRecord, fields: dict[str, Any]) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(fields), type=JournalRecord) == record
+
+
+@pytest.mark.parametrize(("record", "fields"), GOLDEN, ids=name_of)
+def test_a_field_of_a_later_version_is_ignored(record: JournalRecord, fields: dict[str, Any]) -> None:
+    later = msgspec.json.encode(fields | {"of_a_later_version": [1, {"a": 2}]})
+    assert msgspec.json.decode(later, type=JournalRecord) == record
+
+
+def test_there_is_a_golden_record_of_every_kind() -> None:
+    assert [type(record) for record, _ in GOLDEN] == list(get_args(JournalRecord))
+
+
+def test_a_kind_of_a_later_version_is_an_error() -> None:
+    with pytest.raises(msgspec.ValidationError, match="Invalid value 'turn_rewound'"):
+        msgspec.json.decode(b'{"kind":"turn_rewound","seq":1}', type=JournalRecord)
+
+
+def test_a_record_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        TurnFinished().seq = 3  # type: ignore[misc]  # that is the point
+
+
+def test_public_records_are_those_that_clients_hear_of() -> None:
+    private = {ConversationCreated, PreambleChanged, AttemptStarted, ModelRequested, ModelFailed}
+    assert set(PUBLIC_RECORDS) == set(get_args(JournalRecord)) - private
+
+
+@pytest.mark.parametrize(
+    ("enum", "values"),
+    [
+        (WhenBusy, {"queue", "steer", "interrupt", "reject"}),
+        (Effect, {"read", "write"}),
+        (StepKind, {"call_model", "run_tools"}),
+        (Outcome, {"succeeded", "failed", "denied", "never_started", "interrupted", "unknown"}),
+    ],
+)
+def test_words_in_records_stay_what_they_are(enum: Any, values: set[str]) -> None:
+    assert {word.value for word in enum} == values
