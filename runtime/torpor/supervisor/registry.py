@@ -252,7 +252,7 @@ class Supervisor:
                 entry.lease = renewed if entry.holds(lease) else entry.lease
 
     def _passivate(self) -> None:
-        """Let actors sleep, or pack them, once they have idled for long; a look before the first one may have is free."""
+        """Let actors sleep, or pack them, once they idled for long; none is looked at before the first of them may."""
         now_s = self._parts.clock.monotonic_s()
         if now_s < self._next_look_s:
             return
