@@ -8,7 +8,15 @@ import pytest
 
 from tests.support.failing_sqlite import FailingConnection, error, fails_once
 from tests.support.sample_records import KEY, conversation, created, message, opening, receipt, requested
-from torpor.errors import DuplicateMessage, InvariantBroken, StoreFull, StoreUnavailable, TorporError, WrongSequence
+from torpor.errors import (
+    DuplicateMessage,
+    InvariantBroken,
+    JournalCorrupt,
+    StoreFull,
+    StoreUnavailable,
+    TorporError,
+    WrongSequence,
+)
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import number_batch
@@ -175,11 +183,35 @@ class TestInputOutputErrors:
         assert medium.commit(append(), AskHead(key=KEY)) == [None, Head(seq=2, event=1, batch_id="b")]
         assert medium.journal() == opening()
 
-    def test_a_damaged_page_is_an_error_of_the_medium_and_not_of_the_request(self, medium: Medium) -> None:
-        medium.db.before = fails_once("INSERT", sqlite3.SQLITE_CORRUPT, "database disk image is malformed")
-        (outcome,) = medium.commit(append())
-        assert isinstance(outcome, StoreUnavailable)
-        assert "malformed" in str(outcome)
+
+class TestDamagedPage:
+    FILLER = "filler " * 12
+
+    def test_it_fails_the_conversation_on_it_and_no_other_of_the_group(self, tmp_path: Path) -> None:
+        medium = Medium(tmp_path)
+        keys = [ConversationKey("acme", "ann", f"{self.FILLER}{number:03}") for number in range(60)]
+        assert medium.commit(*[append(key=key) for key in keys]) == [None] * 60
+        medium.core.close()
+        medium.reader.close()
+        damage_row_of(medium.path, keys[30])
+        medium.core.open()
+        group = [append([requested(3)], key=key) for key in (keys[0], keys[30], keys[59])]
+        outcomes = medium.commit(*group, AskHead(key=keys[30]), AskHead(key=keys[0]))
+        assert kinds(outcomes) == [type(None), JournalCorrupt, type(None), JournalCorrupt, Head]
+        assert "the database is damaged" in str(outcomes[1])
+        assert len(medium.connections) == 2
+        medium.core.close()
+
+
+def damage_row_of(path: Path, key: ConversationKey) -> None:
+    """Spoil the page of the table that holds ``key``'s row; its entry in the index is elsewhere."""
+    data = bytearray(path.read_bytes())
+    page_bytes = int.from_bytes(data[16:18], "big")
+    table_leaf, name = 13, key.conversation.encode()
+    starts = range(page_bytes, len(data), page_bytes)
+    (start,) = (at for at in starts if data[at] == table_leaf and name in data[at : at + page_bytes])
+    data[start : start + 8] = b"\xee" * 8
+    path.write_bytes(data)
 
 
 class TestLocked:

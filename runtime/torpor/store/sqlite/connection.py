@@ -22,8 +22,6 @@ _CHECKPOINT_PAGES: Final = 4000
 """About 4 MB of log: a checkpoint flushes three times, which few enough turns must share."""
 _READ_BUSY_S: Final = 0.25
 """Readers wait for nobody in WAL mode, except while the log is being recovered."""
-_DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, None}
-"""No code at all comes from a text that is not UTF-8."""
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
@@ -75,9 +73,21 @@ def reading(path: Path, key: ConversationKey | None = None) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as exc:
-        if key is not None and primary_code(exc) in _DAMAGED:
-            raise JournalCorrupt(key.path, reason=f"the database is damaged: {exc}") from exc
+        if key is not None and is_damage(exc):
+            raise damaged(key, exc) from exc
         raise StoreUnavailable(f"{path} cannot be read: {exc}") from exc
+
+
+def is_damage(exc: Exception) -> bool:
+    """Whether what is stored cannot be read; a text that is not UTF-8 is Python's own error, without a code."""
+    if not isinstance(exc, sqlite3.DatabaseError):
+        return False
+    code = primary_code(exc)
+    return code == sqlite3.SQLITE_CORRUPT or (code is None and isinstance(exc, sqlite3.OperationalError))
+
+
+def damaged(key: ConversationKey, exc: Exception) -> JournalCorrupt:
+    return JournalCorrupt(key.path, reason=f"the database is damaged: {exc}")
 
 
 def primary_code(exc: sqlite3.Error) -> int | None:

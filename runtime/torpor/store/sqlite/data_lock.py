@@ -34,6 +34,8 @@ class DataLock:
         except OSError as exc:
             holder = os.pread(self._file, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
+            if not isinstance(exc, BlockingIOError):
+                raise StoreUnusable(f"data directory {self._directory} cannot be locked: {exc}") from exc
             raise StoreUnusable(
                 f"data directory {self._directory} is in use by the process {holder}: "
                 "stop that server, or choose another directory with --data"

@@ -2,9 +2,10 @@
 
 Above: a driver, either the writer thread or a task. Below: one SQLite connection, replaced when the medium fails.
 
-When one request of a group cannot be carried out, the group is rolled back and done again one by one, so that it fails
-alone. When the medium fails, the whole group does: a full disk and a held lock mean that nothing was written; after an
-I/O error the connection is replaced, and the heads are read before anyone is answered.
+When one request of a group cannot be carried out, the group is rolled back and done again with a savepoint for each,
+so that it fails alone; and when one touches a damaged page, which ends a transaction, with a transaction for each.
+When the medium fails, the whole group does: a full disk and a held lock mean that nothing was written; after an I/O
+error the connection is replaced, and the heads are read before anyone is answered.
 """
 
 import contextlib
@@ -13,45 +14,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import structlog
 
-from torpor.errors import DuplicateMessage, Fenced, InvariantBroken, StoreError, TorporError, WrongSequence
-from torpor.records.ids import ConversationKey
-from torpor.store.contract import Head
-from torpor.store.requests import Append, AskHead, Outcome, PutSnapshot, Quarantine, Request, Tidy
-from torpor.store.sqlite.connection import primary_code, translated
-from torpor.store.sqlite.incoming import insert, prepare, row_of
+from torpor.errors import StoreError
+from torpor.store.requests import Append, AskHead, Outcome, Request, Tidy
+from torpor.store.sqlite.carrying_out import FAULTS, asked_head, carry_out, concerns_one, head_of, prepare, why_refused
+from torpor.store.sqlite.connection import is_damage, primary_code, translated
+from torpor.store.sqlite.incoming import insert, row_of
 
 _log = structlog.get_logger()
 
-_PUT_SNAPSHOT: Final = """
-INSERT INTO snapshots (number, seq, version, data)
-    SELECT number, :seq, :version, :data FROM conversations
-    WHERE tenant = :tenant AND owner = :owner AND conversation = :conversation
-        AND seq >= :seq AND :fence = (SELECT number FROM boot)"""
-_BEFORE_SNAPSHOT: Final = """
-CREATE TEMP TRIGGER before_snapshot BEFORE INSERT ON snapshots BEGIN
-    DELETE FROM snapshots WHERE number = new.number;
-END"""
-"""The new snapshot takes the pages of the old one; an update would need pages for both, and the file never shrinks."""
-_QUARANTINE: Final = "UPDATE conversations SET quarantine = ? WHERE tenant = ? AND owner = ? AND conversation = ?"
-_HEAD: Final = "SELECT seq, event, batch_id FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"
-_RECEIPT: Final = """
-SELECT receipt FROM receipts JOIN conversations USING (number)
-    WHERE tenant = ? AND owner = ? AND conversation = ? AND message_id = ?"""
-
-_FAULTS_OF_ONE: Final = (
-    sqlite3.IntegrityError,
-    sqlite3.DataError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-    OverflowError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-)
-"""What a request can cause by itself: a check that fails, or a value that cannot be encoded or bound."""
 _NOTHING_WRITTEN: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
@@ -71,7 +43,6 @@ class SqliteCore:
         db = self._connect()
         try:
             prepare(db)
-            db.execute(_BEFORE_SNAPSHOT)
         except sqlite3.Error:
             db.close()
             raise
@@ -122,25 +93,32 @@ class SqliteCore:
 
 
 def _commit(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
-    try:
-        outcomes = _together(db, requests)
-    except _FAULTS_OF_ONE:
-        _rollback(db)
-        outcomes = _one_by_one(db, requests)
+    outcomes = _written(db, requests)
     for place, request in enumerate(requests):
         # Only now: before the commit a head would speak of what is not durable yet.
         if isinstance(request, AskHead):
-            outcomes[place] = _head(db, request.key)
+            outcomes[place] = asked_head(db, request.key)
         elif isinstance(request, Tidy):
             _tidy(db)
     return outcomes
+
+
+def _written(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
+    for way in (_together, _in_savepoints):
+        try:
+            return way(db, requests)
+        except FAULTS as exc:
+            if not concerns_one(exc):
+                raise
+            _rollback(db)
+    return _each_alone(db, requests)
 
 
 def _together(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
     """One transaction, in which an append that is refused raises."""
     if len(requests) == 1:
         # A statement of its own is a transaction of its own.
-        return [_apply(db, requests[0])]
+        return [carry_out(db, requests[0])]
     outcomes: list[Outcome] = []
     rows: list[tuple[Any, ...]] = []
     db.execute("BEGIN IMMEDIATE")
@@ -151,96 +129,50 @@ def _together(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outco
         else:
             insert(db, rows)
             rows = []
-            outcomes.append(_apply(db, request))
+            outcomes.append(carry_out(db, request))
     insert(db, rows)
     db.execute("COMMIT")
     return outcomes
 
 
-def _one_by_one(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
-    """One transaction, in which what is refused changes nothing and becomes its own outcome."""
+def _in_savepoints(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
+    """One transaction, in which what is refused changes nothing and becomes its own outcome; damage raises."""
     outcomes: list[Outcome] = []
     db.execute("BEGIN IMMEDIATE")
     for request in requests:
         db.execute("SAVEPOINT one")
         try:
-            outcomes.append(_apply(db, request))
-        except _FAULTS_OF_ONE as exc:
+            outcomes.append(carry_out(db, request))
+        except FAULTS as exc:
+            if not concerns_one(exc) or is_damage(exc):
+                raise
             db.execute("ROLLBACK TO one")
-            outcomes.append(_why_refused(db, request, exc))
+            outcomes.append(why_refused(db, request, exc))
         db.execute("RELEASE one")
     db.execute("COMMIT")
     return outcomes
 
 
-def _apply(db: sqlite3.Connection, request: Request) -> Outcome:
-    match request:
-        case Append():
-            insert(db, [row_of(request)])
-        case PutSnapshot():
-            return _put_snapshot(db, request)
-        case Quarantine(key=key, reason=reason):
-            db.execute(_QUARANTINE, (reason, key.tenant, key.owner, key.conversation))
-        case AskHead() | Tidy():
-            pass
-        case _:
-            return InvariantBroken(f"SQLite keeps no leases, yet was asked for {type(request).__name__}")
-    return None
-
-
-def _put_snapshot(db: sqlite3.Connection, request: PutSnapshot) -> TorporError | None:
-    key, snapshot = request.key, request.snapshot
-    values = {
-        "tenant": key.tenant,
-        "owner": key.owner,
-        "conversation": key.conversation,
-        "fence": request.fence,
-        "seq": snapshot.seq,
-        "version": snapshot.version,
-        "data": snapshot.data,
-    }
-    if db.execute(_PUT_SNAPSHOT, values).rowcount == 1:
-        return None
-    if fenced := _why_fenced(db, key, request.fence):
-        return fenced
-    return WrongSequence(key.path, expected_seq=snapshot.seq, head_seq=_head(db, key).seq)
-
-
-def _why_refused(db: sqlite3.Connection, request: Request, exc: Exception) -> TorporError:
-    if not isinstance(request, Append):
-        return InvariantBroken(f"{type(request).__name__} cannot be stored: {exc}")
-    key, numbers = request.key, request.numbers
-    if fenced := _why_fenced(db, key, request.fence):
-        return fenced
-    head = _head(db, key)
-    if head.seq != numbers.expected_seq:
-        return WrongSequence(key.path, expected_seq=numbers.expected_seq, head_seq=head.seq)
-    for message_id in request.dedupe:
-        found = db.execute(_RECEIPT, (key.tenant, key.owner, key.conversation, message_id)).fetchone()
-        if found:
-            return DuplicateMessage(key.path, message_id=message_id, receipt=found[0].encode())
-    if numbers.expected_event not in {None, head.event}:
-        return InvariantBroken(f"batch for {key.path!r} follows event {numbers.expected_event}, not {head.event}")
-    return InvariantBroken(f"batch for {key.path!r} cannot be stored: {exc}")
-
-
-def _why_fenced(db: sqlite3.Connection, key: ConversationKey, fence: int) -> Fenced | None:
-    (newest,) = db.execute("SELECT number FROM boot").fetchone()
-    return None if fence == newest else Fenced(key.path, fence=fence, newer=newest)
-
-
-def _head(db: sqlite3.Connection, key: ConversationKey) -> Head:
-    found = db.execute(_HEAD, (key.tenant, key.owner, key.conversation)).fetchone()
-    return Head(seq=found[0], event=found[1], batch_id=found[2]) if found else Head()
+def _each_alone(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
+    """A transaction for each, so that damage ends no other's."""
+    outcomes: list[Outcome] = []
+    for request in requests:
+        try:
+            outcomes.append(carry_out(db, request))
+        except FAULTS as exc:
+            if not concerns_one(exc):
+                raise
+            outcomes.append(why_refused(db, request, exc))
+    return outcomes
 
 
 def _answer_after_failure(db: sqlite3.Connection, request: Request, error: StoreError) -> Outcome:
     match request:
         case Append(key=key, batch_id=batch_id, numbers=numbers):
-            head = _head(db, key)
+            head = head_of(db, key)
             return None if (head.seq, head.batch_id) == (numbers.last_seq, batch_id) else error
         case AskHead(key=key):
-            return _head(db, key)
+            return asked_head(db, key)
         case _:
             return error
 
