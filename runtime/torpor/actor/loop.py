@@ -303,7 +303,8 @@ class Actor:
         """Its cost is amortised: what was written since the last one must outweigh a share of it."""
         state, last, bounds = journal.state, self._snapshot, self._parts.actor
         tail_bytes = state.view.size_bytes - last.view.size_bytes + RECORD_BYTES * (state.seq - last.seq)
-        if tail_bytes < max(bounds.snapshot_min_bytes, bounds.snapshot_share * last.view.size_bytes):
+        due_bytes = max(bounds.snapshot_min_bytes, bounds.snapshot_share * last.view.size_bytes)
+        if tail_bytes < (bounds.hibernation_share if self._is_asked_to_leave() else 1.0) * due_bytes:
             return
         snapshot = Snapshot(seq=state.seq, version=SNAPSHOT_VERSION, data=encode_snapshot(state))
         try:

@@ -14,5 +14,7 @@ class ActorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What a ``busy`` client is told to wait."""
     snapshot_share: float = 0.5
     """A snapshot is due when the records since the last one exceed this share of it."""
-    snapshot_min_bytes: int = 16_384
+    snapshot_min_bytes: int = 65_536
     """Below this much journal since the last snapshot none is due: folding it costs less than writing."""
+    hibernation_share: float = 0.25
+    """At hibernation this share of both is enough, since the next thaw has to read and fold what is not in it."""
