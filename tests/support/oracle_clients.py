@@ -1,0 +1,191 @@
+"""What clients were promised: receipts, answers, one order of events, nothing seen before it was durable."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.support.oracle_case import NEVER, Case
+from tests.support.oracle_evidence import Command, Json, ModelCall, Violation
+
+_NOTHING_RECORDED = frozenset({"busy", "rejected", "unknown_agent", "empty_message"})
+"""Answers after which the message is in no journal."""
+
+
+def judge_clients(case: Case) -> Iterator[Violation]:
+    yield from _messages(case)
+    yield from _answers(case)
+    yield from _published(case)
+    yield from _watches(case)
+    yield from _numbers(case)
+    yield from _deltas(case)
+
+
+def _messages(case: Case) -> Iterator[Violation]:
+    """Every acknowledged message is in the journal once, as sent, and answered by one ended turn."""
+    attempts = defaultdict[str, list[Command]](list)
+    for command in case.commands:
+        if command.kind == "send":
+            attempts[command.message_id].append(command)
+    for id_, commands in attempts.items():
+        yield from _message(case, id_, commands)
+    for id_, record in case.story.received.items():
+        if id_ not in attempts:
+            yield case.broken("message_invented", f"message {id_} was never sent")
+        turns = case.story.taken.get(id_, [])
+        if len(turns) != 1:
+            kind = "answered_twice" if turns else "unanswered_message"
+            yield case.broken(kind, f"message {id_} of record {record['seq']} was taken by turns {turns}")
+        elif not case.story.turns[turns[0]].end:
+            yield case.broken("unanswered_message", f"turn {turns[0]} of message {id_} never ended")
+
+
+def _message(case: Case, id_: str, commands: list[Command]) -> Iterator[Violation]:
+    record = case.story.received.get(id_)
+    receipts = [command for command in commands if command.answered and not command.error]
+    if record is None:
+        if receipts:
+            yield case.broken("ack_lost", f"message {id_} was acknowledged and is in no journal")
+        return
+    if not receipts and all(command.answered and command.error in _NOTHING_RECORDED for command in commands):
+        yield case.broken("refused_recorded", f"message {id_} was refused each time and is record {record['seq']}")
+    if [block.get("text") for block in record["blocks"]] != [commands[0].text]:
+        yield case.broken("message_differs", f"message {id_} is not in record {record['seq']} as it was sent")
+    for command in receipts:
+        if command.value["event"] != record["event"]:
+            yield case.broken("receipt", f"message {id_} is event {record['event']}, receipt: {command.value}")
+        if command.answered < case.durable(record["seq"]):
+            yield case.broken("ack_before_commit", f"message {id_} was acknowledged before record {record['seq']}")
+    if any(command.value != receipts[0].value for command in receipts):
+        yield case.broken("receipt", f"resends of message {id_} got different receipts")
+
+
+def _answers(case: Case) -> Iterator[Violation]:
+    """Every command of a process that lives on is answered in time; a cancel once the turn's end is durable."""
+    for command in case.commands:
+        what = f"{command.kind} {command.message_id} to {command.life} at {command.posted_s:.3f} s"
+        if not command.answered and not command.is_lost:
+            yield case.broken("no_answer", f"{what} was never answered")
+        if (waited_s := command.waited_s - command.paused_s) > command.allowed_s:
+            fact = f"{what} waited {waited_s:.3f} s, allowed are {command.allowed_s:.3f} s"
+            yield case.broken("late_answer" if command.answered else "no_answer", fact)
+        if command.kind == "cancel" and command.answered and not command.error:
+            turn = case.story.turns.get(command.value)
+            if turn is None or case.durable(turn.end_seq) > command.answered:
+                yield case.broken("cancel_without_end", f"{what} was answered before turn {command.value} had ended")
+
+
+def _published(case: Case) -> Iterator[Violation]:
+    """What is on the bus is in the journal, the same, and was there first."""
+    for entry in case.published:
+        record = entry.record
+        if case.story.events.get(record["event"]) != record:
+            yield case.broken("event_not_in_journal", f"{entry.life} published {record['kind']} as {record['event']}")
+        elif entry.moment < case.durable(record["seq"]):
+            yield case.broken("event_before_commit", f"{entry.life} published event {record['event']} too early")
+
+
+def _watches(case: Case) -> Iterator[Violation]:
+    """Each client sees each event once, in order, without a gap, as the journal has it."""
+    for watch in case.watches:
+        last = watch.start
+        for moment, event in watch.seen:
+            number = event["event"]
+            if number != last + 1:
+                yield case.broken("event_gap", f"client {watch.client} saw event {number} after {last}")
+            last = number
+            record = case.story.events.get(number)
+            if record is None or event != event_of(record):
+                yield case.broken("event_not_in_journal", f"client {watch.client} saw {event}, recorded: {record}")
+            elif moment < case.durable(record["seq"]):
+                yield case.broken("event_before_commit", f"client {watch.client} saw event {number} too early")
+        if watch.is_last and last < max(case.story.events, default=0):
+            yield case.broken("event_gap", f"client {watch.client} never saw what follows event {last}")
+
+
+def _numbers(case: Case) -> Iterator[Violation]:
+    """No event number ever stands for two contents, whoever saw them."""
+    contents: dict[int, Json] = {number: event_of(record) for number, record in case.story.events.items()}
+    seen = [event_of(entry.record) for entry in case.published]
+    seen += [event for watch in case.watches for _, event in watch.seen]
+    for event in seen:
+        first = contents.setdefault(event["event"], event)
+        if first != event:
+            yield case.broken("event_number_reused", f"event {event['event']} is {first} and {event}")
+
+
+def _deltas(case: Case) -> Iterator[Violation]:
+    """No piece of a reply is shown before its request is durable; pieces follow one another."""
+    durable = dict[tuple[str, str], int]()
+    for request in case.story.requests:
+        if (commit := case.commit_of(request.seq)) is not None:
+            durable[commit.life, request.call] = commit.moment
+    for delta in case.deltas:
+        if delta.moment < durable.get((delta.life, delta.call), NEVER):
+            yield case.broken("delta_before_commit", f"{delta.life} showed text of call {delta.call} too early")
+    for call in case.model_calls:
+        yield from _said(case, call)
+
+
+def _said(case: Case, call: ModelCall) -> Iterator[Violation]:
+    """The pieces shown of one call follow one another and are what the model said."""
+    same = (other for other in case.model_calls if (other.life, other.call) == (call.life, call.call))
+    until = next((other.moment for other in same if other.moment > call.moment), NEVER)
+    shown = ""
+    for delta in case.deltas:
+        if (delta.life, delta.call) != (call.life, call.call) or not call.moment < delta.moment < until:
+            continue
+        if delta.offset != len(shown):
+            yield case.broken("delta_gap", f"call {delta.call}: text at {delta.offset}, {len(shown)} were shown")
+        shown += delta.text
+    if call.blocks is not None and not _text_of(call.blocks).startswith(shown):
+        yield case.broken("delta_differs", f"call {call.call}: {shown!r} was shown of {_text_of(call.blocks)!r}")
+
+
+def event_of(record: Json) -> Json:
+    """The public side of a record."""
+    head = {key: record[key] for key in ("event", "at_us", "turn") if record.get(key)}
+    kind = record["kind"]
+    match kind:
+        case "message_received":
+            body = _only(record, "message_id", "principal", "cleaned") | {"text": _text_of(record["blocks"])}
+        case "turn_prepared":
+            body = _only(record, "messages")
+        case "model_replied":
+            calls = sum(block["type"] == "tool_use" for block in record["blocks"])
+            body = _only(record, "call", "stop_reason") | {"text": _text_of(record["blocks"])}
+            body |= {"tool_calls": calls} if calls else {}
+        case "tool_started":
+            body = _only(record, "call_id", "name", "effect")
+        case "tool_finished":
+            body = _only(record, "call_id", "name", "outcome")
+        case "late_result":
+            body = _only(record, "call_id", "name", "of_turn", "outcome")
+        case "turn_cancelled":
+            text = _text_of(record.get("partial", []))
+            body = _only(record, "reason") | ({"text": text} if text else {})
+        case "turn_failed":
+            text = _text_of(record.get("partial", []))
+            body = _only(record, "code", "detail") | ({"text": text} if text else {})
+        case _:
+            body = {}
+    return {"type": _EVENT_TYPES.get(kind, kind), **head, **body}
+
+
+_EVENT_TYPES = {
+    "message_received": "message.received",
+    "turn_prepared": "turn.started",
+    "model_replied": "reply.finished",
+    "tool_started": "tool.started",
+    "tool_finished": "tool.finished",
+    "late_result": "tool.late",
+    "turn_finished": "turn.finished",
+    "turn_cancelled": "turn.cancelled",
+    "turn_failed": "turn.failed",
+}
+
+
+def _only(record: Json, *fields: str) -> Json:
+    return {field: record[field] for field in fields if field in record}
+
+
+def _text_of(blocks: list[Json]) -> str:
+    return "".join(block["text"] for block in blocks if block["type"] == "text")

@@ -1,0 +1,237 @@
+"""What a run leaves behind for its judges: plain values, noted by the ports at the moment things happen.
+
+A *moment* is an integer that grows with everything noted, so that "before" and "after" are exact; ``at_s`` is virtual
+time. A *life* is one run of one process, from its start to its crash or stop. ``conversation`` is the bare id.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """One batch as it lies in the store."""
+
+    first_seq: int
+    last_seq: int
+    last_event: int
+    records: bytes
+    """A JSON array."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Journal:
+    """One conversation as the store holds it at the end."""
+
+    conversation: str
+    rows: list[Row]
+    is_due: bool
+    quarantine: str
+    receipts: dict[str, Json]
+    """The index of accepted messages."""
+
+
+@dataclass(slots=True, kw_only=True)
+class HandedOver:
+    """An append on its way from the engine to the store."""
+
+    moment: int
+    life: str
+    conversation: str
+    fence: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Commit:
+    """An append that became durable."""
+
+    moment: int
+    at_s: float
+    life: str
+    conversation: str
+    fence: int
+    first_seq: int
+    last_seq: int
+    is_due: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotPut:
+    """A snapshot that the store took."""
+
+    moment: int
+    life: str
+    conversation: str
+    fence: int
+    seq: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Grant:
+    """A lease that was given."""
+
+    moment: int
+    life: str
+    conversation: str
+    fence: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RenewedInVain:
+    """A lease that was not extended, since a newer one had been granted or it had been given back."""
+
+    moment: int
+    """When it was asked for."""
+    life: str
+    conversation: str
+    fence: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Released:
+    """A lease that was given back while it was still held."""
+
+    moment: int
+    life: str
+    conversation: str
+    fence: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Published:
+    """A record on the bus."""
+
+    moment: int
+    life: str
+    conversation: str
+    record: Json
+
+
+@dataclass(slots=True, kw_only=True)
+class Delta:
+    """A piece of a reply on the bus."""
+
+    moment: int
+    life: str
+    conversation: str
+    call: str
+    offset: int
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelCall:
+    """A request that reached the model."""
+
+    moment: int
+    life: str
+    conversation: str
+    call: str
+    link: str
+    body: bytes
+    """Canonical JSON, as it would be sent."""
+    is_holder: bool
+    """Whether the asking life held the conversation's lease at that moment."""
+    ended: int = 0
+    """When it was answered; 0 when it never was."""
+    blocks: list[Json] | None = None
+    """The answer's, when it was a reply."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolStep:
+    """A line of the tools' own ledger."""
+
+    moment: int
+    life: str
+    conversation: str
+    turn: int
+    call_id: str
+    tool: str
+    key: str
+    what: str
+    """``started``, ``effect``, ``returned`` (to the engine), ``probed``."""
+    is_holder: bool
+    outcome: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Command:
+    """What a client asked of a process, and what it heard."""
+
+    moment: int
+    life: str
+    conversation: str
+    kind: str
+    """``send``, ``cancel``, ``hibernate`` or ``wake``."""
+    message_id: str = ""
+    text: str = ""
+    posted_s: float = 0.0
+    allowed_s: float = 0.0
+    """How long the answer may take; pauses of the process come on top."""
+    answered: int = 0
+    """Moment of the answer; 0 when the connection was lost before one came."""
+    waited_s: float = 0.0
+    """Until the answer, or until the connection was lost."""
+    is_lost: bool = False
+    """The process ended before it answered."""
+    error: str = ""
+    """Code of the error it was answered with."""
+    value: Any = None
+    paused_s: float = 0.0
+    """How long the process stood still meanwhile."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """What one client saw of one conversation, between two reloads."""
+
+    client: str
+    conversation: str
+    start: int
+    """Number of the last event before the first that it saw."""
+    seen: list[tuple[int, Json]] = field(default_factory=list)
+    """Moment and event, in the order seen."""
+    is_last: bool = False
+    """It went on to the end of the run."""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything noted in one run."""
+
+    handed: list[HandedOver] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    snapshots: list[SnapshotPut] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+    released: list[Released] = field(default_factory=list)
+    renewed_in_vain: list[RenewedInVain] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
+    model_calls: list[ModelCall] = field(default_factory=list)
+    tool_steps: list[ToolStep] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    watches: list[Watch] = field(default_factory=list)
+    journals: list[Journal] = field(default_factory=list)
+    has_leases: bool = True
+    """Whether every grant carries a fence of its own; without, a fence is that of the process's start."""
+    attempts_max: int = 3
+    unanswered: list[str] = field(default_factory=list)
+    """What the clients never got an answer to, although they asked until the end."""
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    kind: str
+    """Stable, for those who look for a certain one."""
+    where: str
+    """Conversation and number."""
+    fact: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} [{self.where}] {self.fact}"

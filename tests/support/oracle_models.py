@@ -1,0 +1,87 @@
+"""What the model was asked: valid, exactly what the journal says, once, and never again without saying so first."""
+
+from collections.abc import Iterator
+from json import loads
+
+from tests.support.oracle_case import NEVER, Case
+from tests.support.oracle_evidence import Json, ModelCall, Violation
+from tests.support.oracle_story import chain_link
+from tests.support.request_rules import violations
+
+
+def judge_models(case: Case) -> Iterator[Violation]:
+    for call in case.model_calls:
+        yield from _body(case, call)
+        yield from _repeats(case, call)
+    yield from _requests(case)
+    yield from _recoveries(case)
+
+
+def _body(case: Case, call: ModelCall) -> Iterator[Violation]:
+    body = loads(call.body)
+    for violation in violations(body):
+        yield case.broken("request_invalid", f"call {call.call} of {call.life}: {violation}")
+    if (link := chain_link(body["messages"])) != call.link:
+        yield case.broken("view", f"call {call.call} of {call.life} names link {call.link}, its messages have {link}")
+
+
+def _name(call: ModelCall) -> tuple[int, int, int]:
+    turn, round_, attempt = map(int, call.call.split("-"))
+    return turn, round_, attempt
+
+
+def _repeats(case: Case, call: ModelCall) -> Iterator[Violation]:
+    """A life that lost its lease without knowing may ask in vain; the holder never asks what was answered."""
+    number, round_, attempt = _name(call)
+    if attempt > case.evidence.attempts_max:
+        yield case.broken("attempts_unbounded", f"call {call.call} is attempt {attempt}")
+    turn = case.story.turns.get(number)
+    if turn is None:
+        return
+    if call.is_holder and case.durable(turn.replies.get(round_, 0)) < call.moment:
+        yield case.broken("model_call_repeated", f"call {call.call} of {call.life} had been answered")
+    announced = turn.attempts.get(("call_model", round_, attempt), 0)
+    if attempt > 1 and case.durable(announced) > call.moment:
+        yield case.broken("attempt_unrecorded", f"call {call.call} of {call.life} began before its record")
+
+
+def _requests(case: Case) -> Iterator[Violation]:
+    """The model received what the journal names, and the journal holds what the model replied."""
+    for request in case.story.requests:
+        commit = case.commit_of(request.seq)
+        life = commit.life if commit else ""
+        calls = [call for call in case.model_calls if (call.call, call.life) == (request.call, life)]
+        # An incarnation whose commit failed may have asked something else under the same name.
+        calls = [call for call in calls if call.link == request.link]
+        for call in calls:
+            if call.body != request.body:
+                yield case.broken("view", f"call {call.call} sent {call.body!r}, the journal says {request.body!r}")
+        reply_seq = case.story.turns[request.turn].replies.get(request.round, 0)
+        if not reply_seq or case.story.records[reply_seq - 1]["call"] != request.call:
+            continue
+        replies = [stored(call.blocks) for call in calls if call.blocks is not None]
+        if case.story.records[reply_seq - 1]["blocks"] not in replies:
+            yield case.broken("reply_differs", f"record {reply_seq} is not what the model replied to {request.call}")
+
+
+def stored(blocks: list[Json]) -> list[Json]:
+    """A reply as it may be kept: no blank text, and an object as the input of every call."""
+    kept = [block for block in blocks if block["type"] != "text" or block["text"].strip()]
+    return [
+        {**block, "input": {}} if block["type"] == "tool_use" and not isinstance(block["input"], dict) else block
+        for block in kept
+    ]
+
+
+def _recoveries(case: Case) -> Iterator[Violation]:
+    """Whoever takes over unfinished work commits before it asks the model: a restart storm is no bill."""
+    for grant in case.grants:
+        if case.story.at_rest[case.head_at(grant.moment)]:
+            continue
+        until = next((other.moment for other in case.grants if other.moment > grant.moment), NEVER)
+        asked = (call for call in case.model_calls if call.life == grant.life and grant.moment < call.moment < until)
+        first = next(asked, None)
+        if first is None:
+            continue
+        if not any(grant.moment < commit.moment < first.moment for commit in case.commits):
+            yield case.broken("recovery_unrecorded", f"call {first.call} of {first.life} was asked before any record")

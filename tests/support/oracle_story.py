@@ -1,0 +1,313 @@
+"""A journal retold from its JSON rows, simply and slowly: numbers, order, turns, calls and the model's view.
+
+It shares nothing with the engine's fold: plain dictionaries in, and whatever does not add up comes out as a violation.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.oracle_evidence import Journal, Json, Row, Violation
+
+PUBLIC_KINDS = frozenset(
+    {"message_received", "turn_prepared", "model_replied", "tool_started", "tool_finished", "late_result"}
+    | {"turn_finished", "turn_cancelled", "turn_failed"}
+)
+TURN_ENDS = frozenset({"turn_finished", "turn_cancelled", "turn_failed"})
+
+
+@dataclass(slots=True)
+class Request:
+    """A model call as the journal names it, with the body that it must have had."""
+
+    seq: int
+    turn: int
+    round: int
+    call: str
+    link: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call."""
+
+    id: str
+    name: str
+    turn: int
+    started_seq: int = 0
+    effect: str = ""
+    key: str = ""
+    finished_seq: int = 0
+    outcome: str = ""
+    text: str = ""
+    late_seq: int = 0
+    late_outcome: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn."""
+
+    number: int
+    messages: list[str]
+    begin_seq: int
+    end_seq: int = 0
+    end: str = ""
+    replies: dict[int, int] = field(default_factory=dict)
+    """Seq of the complete reply by round."""
+    attempts: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    """Seq of each attempt that was announced, by step, round and number."""
+    round: int = 0
+    call: str = ""
+    reply: list[Json] | None = None
+    open_calls: list[str] = field(default_factory=list)
+    """Of the open round, in the model's order, with or without a result."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    id: str
+    blocks: list[Json]
+    when_busy: str
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys and no blanks."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def records_of(rows: Iterable[Row]) -> list[Json]:
+    """The records of all rows, in order."""
+    return [record for row in rows for record in json.loads(row.records)]
+
+
+def chain_link(messages: Iterable[Json]) -> str:
+    """The last link of the hash chain over the blocks of ``messages``."""
+    link = b""
+    for message in messages:
+        for block in message["content"]:
+            link = hashlib.sha256(link + canonical([message["role"], block])).digest()
+    return link.hex()
+
+
+class Story:
+    """One conversation; reading it fills everything below."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.conversation = journal.conversation
+        self.records = records_of(journal.rows)
+        self.violations: list[Violation] = []
+        self.turns: dict[int, Turn] = {}
+        self.calls: dict[str, Call] = {}
+        self.requests: list[Request] = []
+        self.received: dict[str, Json] = {}
+        self.taken: dict[str, list[int]] = {}
+        """Turns that took a message, by its id."""
+        self.at_rest: list[bool] = [True]
+        """After each record, by seq."""
+        self.events: dict[int, Json] = {}
+        """Public records by event number."""
+        self._queue: list[_Waiting] = []
+        self._turn: Turn | None = None
+        self._results: dict[str, Json] = {}
+        self._notes: list[Json] = []
+        self._messages: list[Json] = []
+        self._preamble: Json = {}
+        self._check_rows(journal.rows)
+        for record in self.records:
+            self._read(record)
+
+    def _broken(self, kind: str, seq: int, fact: str) -> None:
+        self.violations.append(Violation(kind, f"{self.conversation} record {seq}", fact))
+
+    def _check_rows(self, rows: list[Row]) -> None:
+        seq = event = 0
+        for row in rows:
+            records = json.loads(row.records)
+            if row.first_seq != seq + 1 or len(records) != row.last_seq - row.first_seq + 1:
+                self._broken("numbers", row.first_seq, f"row {row.first_seq}-{row.last_seq} follows {seq}")
+            for record in records:
+                seq += 1
+                if record.get("seq", 0) != seq:
+                    self._broken("numbers", seq, f"the record carries seq {record.get('seq', 0)}")
+                is_public = record["kind"] in PUBLIC_KINDS
+                event += is_public
+                if record.get("event", 0) != (event if is_public else 0):
+                    self._broken(
+                        "numbers", seq, f"event {record.get('event', 0)}, expected {event if is_public else 0}"
+                    )
+            if row.last_event != event:
+                self._broken("numbers", seq, f"the row says its last event is {row.last_event}, found {event}")
+
+    def _read(self, record: Json) -> None:
+        kind, seq = record["kind"], record.get("seq", 0)
+        if record.get("event", 0):
+            self.events[record["event"]] = record
+        if (seq == 1) != (kind == "conversation_created"):
+            self._broken("journal_order", seq, f"{kind} cannot stand here")
+        handler = getattr(self, f"_{kind}", None)
+        if handler is None:
+            self._broken("journal_order", seq, f"kind {kind!r} is not known to the oracle")
+        else:
+            handler(record, seq)
+        self.at_rest.append(self._turn is None and not self._queue)
+
+    def _conversation_created(self, record: Json, seq: int) -> None:
+        pass
+
+    def _preamble_changed(self, record: Json, seq: int) -> None:
+        digest = hashlib.sha256(canonical(record["body"])).hexdigest()
+        if digest != record["digest"]:
+            self._broken("digest", seq, f"the preamble's digest is {digest}, recorded {record['digest']}")
+        self._preamble = record["body"]
+
+    def _message_received(self, record: Json, seq: int) -> None:
+        id_, when_busy = record["message_id"], record.get("when_busy", "queue")
+        if id_ in self.received:
+            self._broken("message_twice", seq, f"message {id_} was received before")
+        self.received[id_] = record
+        waiting = _Waiting(id_, record["blocks"], when_busy)
+        if when_busy == "interrupt":
+            ahead = sum(other.when_busy == "interrupt" for other in self._queue)
+            self._queue.insert(ahead, waiting)
+        else:
+            self._queue.append(waiting)
+
+    def _turn_prepared(self, record: Json, seq: int) -> None:
+        number, messages = record.get("turn", 0), record["messages"]
+        if self._turn is not None or number != len(self.turns) + 1:
+            self._broken("journal_order", seq, f"turn {number} begins after turn {len(self.turns)}")
+        if not self._queue or messages != [self._queue[0].id]:
+            waiting = [other.id for other in self._queue]
+            self._broken("message_order", seq, f"the turn takes {messages}, waiting are {waiting}")
+        blocks = [*self._notes, *self._take(messages, number)]
+        self._notes = []
+        self._say("user", blocks)
+        self._turn = self.turns[number] = Turn(number, list(messages), seq)
+
+    def _take(self, ids: list[str], turn: int) -> Iterator[Json]:
+        for id_ in ids:
+            self.taken.setdefault(id_, []).append(turn)
+            for waiting in [other for other in self._queue if other.id == id_]:
+                yield from waiting.blocks
+                self._queue.remove(waiting)
+
+    def _running(self, record: Json, seq: int) -> Turn | None:
+        number = record.get("turn", 0)
+        if self._turn is None or self._turn.number != number:
+            running = self._turn.number if self._turn else None
+            self._broken("journal_order", seq, f"{record['kind']} of turn {number}, running is {running}")
+            return None
+        return self._turn
+
+    def _attempt_started(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is not None:
+            turn.attempts[record["step"], record["round"], record["attempt"]] = seq
+
+    def _model_requested(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is None:
+            return
+        joined, is_new = record.get("joined", []), record["round"] != turn.round
+        if is_new and record["round"] != turn.round + 1:
+            self._broken("journal_order", seq, f"round {record['round']} follows round {turn.round}")
+        steering = [waiting.id for waiting in self._queue if waiting.when_busy == "steer"] if is_new else []
+        if joined != steering:
+            self._broken("message_order", seq, f"messages {joined} join, steering are {steering}")
+        self._close_round(turn, seq)
+        self._say("user", list(self._take(joined, turn.number)))
+        turn.messages.extend(joined)
+        turn.round, turn.call = record["round"], record["call"]
+        link = chain_link(self._messages)
+        if link != record["link"]:
+            self._broken("view", seq, f"the view's last link is {link}, recorded {record['link']}")
+        body = canonical({**self._preamble, "messages": self._messages})
+        self.requests.append(Request(seq, turn.number, turn.round, turn.call, record["link"], body))
+
+    def _model_replied(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is None:
+            return
+        if record["call"] != turn.call or record["round"] in turn.replies:
+            self._broken("journal_order", seq, f"a reply to call {record['call']}, open is {turn.call!r}")
+        turn.call = ""
+        turn.replies[record["round"]] = seq
+        turn.reply = record["blocks"]
+        for block in record["blocks"]:
+            if block["type"] == "tool_use":
+                turn.open_calls.append(block["id"])
+                self.calls[block["id"]] = Call(block["id"], block["name"], turn.number)
+
+    def _model_failed(self, record: Json, seq: int) -> None:
+        self._running(record, seq)
+
+    def _tool_started(self, record: Json, seq: int) -> None:
+        call = self._open_call(record, seq)
+        if call is not None:
+            if call.started_seq:
+                self._broken("call_twice", seq, f"call {call.id} was started at record {call.started_seq}")
+            call.started_seq, call.effect, call.key = seq, record["effect"], record["idempotency_key"]
+
+    def _tool_finished(self, record: Json, seq: int) -> None:
+        call = self._open_call(record, seq)
+        if call is not None:
+            call.finished_seq, call.outcome = seq, record["outcome"]
+            call.text = record["block"].get("content", "")
+            self._results[call.id] = record["block"]
+
+    def _open_call(self, record: Json, seq: int) -> Call | None:
+        turn, id_ = self._running(record, seq), record["call_id"]
+        if turn is None or id_ not in turn.open_calls or self.calls[id_].finished_seq:
+            self._broken("call_twice", seq, f"{record['kind']} of call {id_}, which is not open")
+            return None
+        return self.calls[id_]
+
+    def _late_result(self, record: Json, seq: int) -> None:
+        call = self.calls.get(record["call_id"])
+        if call is None or call.outcome != "unknown" or call.late_seq:
+            self._broken("call_twice", seq, f"a late end of call {record['call_id']}, which was not lost")
+        else:
+            call.late_seq, call.late_outcome = seq, record["outcome"]
+        self._notes.append(record["note"])
+
+    def _turn_finished(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is None:
+            return
+        if turn.reply is None or turn.open_calls:
+            self._broken("journal_order", seq, f"turn {turn.number} finishes without a final reply")
+        self._close_round(turn, seq)
+        self._end(turn, record, seq)
+
+    def _turn_cancelled(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is None:
+            return
+        self._close_round(turn, seq)
+        self._say("assistant", record.get("partial", []))
+        self._notes.append(record["note"])
+        self._end(turn, record, seq)
+
+    _turn_failed = _turn_cancelled
+
+    def _end(self, turn: Turn, record: Json, seq: int) -> None:
+        turn.end_seq, turn.end = seq, record["kind"]
+        self._turn = None
+        for waiting in self._queue:
+            waiting.when_busy = "queue"
+
+    def _close_round(self, turn: Turn, seq: int) -> None:
+        """The open round enters the view: the reply, and behind it one result for each call, in the reply's order."""
+        missing = [id_ for id_ in turn.open_calls if id_ not in self._results]
+        if missing:
+            self._broken("call_open", seq, f"calls {missing} have no result")
+        self._say("assistant", turn.reply or [])
+        self._say("user", [self._results[id_] for id_ in turn.open_calls if id_ in self._results])
+        turn.reply, turn.open_calls = None, []
+
+    def _say(self, role: str, blocks: list[Json]) -> None:
+        if not blocks:
+            return
+        if self._messages and self._messages[-1]["role"] == role:
+            self._messages[-1]["content"].extend(blocks)
+        else:
+            self._messages.append({"role": role, "content": list(blocks)})
