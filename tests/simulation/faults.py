@@ -1,0 +1,187 @@
+"""What can go wrong in a run, and how a seed decides how much of it does.
+
+Every seed draws its own plan: some faults are off, the others have a chance each, so that rare ones are not always
+drowned by common ones. Sizes and bounds of the engine are drawn as well, since many mistakes show at small bounds only.
+"""
+
+from enum import StrEnum
+from random import Random
+
+import msgspec
+
+
+class Fault(StrEnum):
+    """Every kind of misfortune; each must occur in the sample."""
+
+    CRASH_AT_STEP = "crash_at_step"
+    """The process ends at a step of its scheduler."""
+    CRASH_AT_PORT = "crash_at_port"
+    """The process ends at a call of a port, before or behind what the call does."""
+    STOPPED = "stopped"
+    """The process is asked to stop, and gets its time."""
+    PAUSED = "paused"
+    """The process stands still, at times for longer than its leases live."""
+    CLOCK_JUMPED = "clock_jumped"
+    STORE_LOST_REPLY = "store_lost_reply"
+    """Carried out, and answered as unavailable."""
+    STORE_UNAVAILABLE = "store_unavailable"
+    """Not carried out."""
+    STORE_FULL = "store_full"
+    STORE_SLOW = "store_slow"
+    STORE_WRONG_SEQUENCE = "store_wrong_sequence"
+    """Carried out, and answered as a sequence that is taken: what a repeated request hears."""
+    STORE_READ_FAILED = "store_read_failed"
+    SNAPSHOT_REFUSED = "snapshot_refused"
+    SNAPSHOT_DAMAGED = "snapshot_damaged"
+    SNAPSHOT_DELETED = "snapshot_deleted"
+    BLOB_REFUSED = "blob_refused"
+    MODEL_UNAVAILABLE = "model_unavailable"
+    """Before any text."""
+    MODEL_LOST = "model_lost"
+    """In the middle of the text."""
+    MODEL_SLOW = "model_slow"
+    MODEL_TIMED_OUT = "model_timed_out"
+    MODEL_CRASHED = "model_crashed"
+    """The adapter raises what no contract allows."""
+    MODEL_EMPTY = "model_empty"
+    MODEL_BLANK = "model_blank"
+    """A text block that says nothing."""
+    MODEL_BAD_INPUT = "model_bad_input"
+    """Arguments that are no object, or not what the tool takes."""
+    MODEL_CUT_INPUT = "model_cut_input"
+    """Arguments that did not arrive whole."""
+    MODEL_UNKNOWN_TOOL = "model_unknown_tool"
+    TOOL_SLOW = "tool_slow"
+    TOOL_TIMED_OUT = "tool_timed_out"
+    TOOL_RAISED = "tool_raised"
+    TOOL_REFUSED = "tool_refused"
+    TOOL_CRASHED = "tool_crashed"
+    """The toolbox raises what no contract allows, before or behind what the call does."""
+    TOOL_LONG_RESULT = "tool_long_result"
+    PROBE_UNKNOWN = "probe_unknown"
+    EVENT_DROPPED = "event_dropped"
+    """The bus is a hint."""
+    DUPLICATE_SEND = "duplicate_send"
+    """The same message twice at the same moment."""
+    CLIENT_IMPATIENT = "client_impatient"
+    """A client asks again before it was answered."""
+
+
+class Sight(StrEnum):
+    """What must have been seen to happen, somewhere in the sample, for it to have tried the engine."""
+
+    LEASE_TAKEN_OVER = "lease_taken_over"
+    LEASE_REFUSED = "lease_refused"
+    RENEWED_TOO_LATE = "renewed_too_late"
+    APPEND_FENCED = "append_fenced"
+    SNAPSHOT_FENCED = "snapshot_fenced"
+    SNAPSHOT_USED = "snapshot_used"
+    SNAPSHOT_IGNORED = "snapshot_ignored"
+    COMMIT_RECONCILED = "commit_reconciled"
+    COMMIT_NOT_FOUND = "commit_not_found"
+    MESSAGE_RESENT = "message_resent"
+    RESENT_ELSEWHERE = "resent_elsewhere"
+    GAP_FILLED = "gap_filled"
+    HIBERNATED = "hibernated"
+    HIBERNATION_REFUSED = "hibernation_refused"
+    CANCELLED = "cancelled"
+    BUSY = "busy"
+    REJECTED = "rejected"
+    TOOL_RETRIED_BY_KEY = "tool_retried_by_key"
+    PROBE_KNOWN = "probe_known"
+    PROBE_NEVER = "probe_never"
+    RELOADED = "reloaded"
+
+
+LEASES_ONLY = frozenset(
+    {Sight.LEASE_TAKEN_OVER, Sight.LEASE_REFUSED, Sight.RENEWED_TOO_LATE, Sight.APPEND_FENCED, Sight.SNAPSHOT_FENCED}
+    | {Sight.RESENT_ELSEWHERE}
+)
+"""Seen only where two processes share one store."""
+
+_ABOUT = {
+    Fault.STORE_LOST_REPLY: 0.03,
+    Fault.STORE_UNAVAILABLE: 0.03,
+    Fault.STORE_FULL: 0.02,
+    Fault.STORE_SLOW: 0.04,
+    Fault.STORE_WRONG_SEQUENCE: 0.02,
+    Fault.STORE_READ_FAILED: 0.02,
+    Fault.SNAPSHOT_REFUSED: 0.2,
+    Fault.BLOB_REFUSED: 0.3,
+    Fault.TOOL_LONG_RESULT: 0.3,
+    Fault.PROBE_UNKNOWN: 0.4,
+    Fault.EVENT_DROPPED: 0.1,
+    Fault.DUPLICATE_SEND: 0.2,
+    Fault.CLIENT_IMPATIENT: 0.2,
+}
+_OTHERWISE = 0.08
+_MISFORTUNES = {
+    Fault.CRASH_AT_STEP: 3.0,
+    Fault.CRASH_AT_PORT: 3.0,
+    Fault.STOPPED: 1.0,
+    Fault.PAUSED: 3.0,
+    Fault.CLOCK_JUMPED: 1.0,
+    Fault.SNAPSHOT_DAMAGED: 1.0,
+    Fault.SNAPSHOT_DELETED: 1.0,
+}
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What one seed decided before it began."""
+
+    chance: dict[Fault, float]
+    """Of those that strike where something is asked for."""
+    weight: dict[Fault, float]
+    """Of those that strike out of the blue, against each other."""
+    misfortune_every_s: float
+    storm_s: float
+    """How long faults may go on; they end early when no client wants anything more."""
+    conversations: int
+    clients: int
+    """For each conversation."""
+    sends: int
+    """By each client."""
+    keeps_name: bool
+    """Whether a process that starts again calls itself by the same name, and so may take its own leases back."""
+    lease_ttl_s: float
+    sweep_s: float
+    idle_timeout_s: float
+    stop_deadline_s: float
+    cancel_grace_s: float
+    step_limit: int
+    mailbox_capacity: int
+    unprocessed_max: int
+    snapshot_min_bytes: int
+    snapshot_share: float
+    group_limit: int
+
+
+def plan_of(rng: Random) -> Plan:
+    """Draw a plan."""
+    chance = {
+        fault: _ABOUT.get(fault, _OTHERWISE) * rng.uniform(0.2, 2.0) if rng.random() < 0.6 else 0.0
+        for fault in Fault
+        if fault not in _MISFORTUNES
+    }
+    weight = {fault: about * rng.random() if rng.random() < 0.7 else 0.0 for fault, about in _MISFORTUNES.items()}
+    return Plan(
+        chance=chance,
+        weight=weight,
+        misfortune_every_s=rng.choice((2.0, 5.0, 12.0)),
+        storm_s=rng.choice((15.0, 30.0)),
+        conversations=rng.choice((1, 1, 2)),
+        clients=rng.choice((1, 2, 3)),
+        sends=rng.choice((2, 4, 6)),
+        keeps_name=rng.random() < 0.5,
+        lease_ttl_s=rng.choice((2.0, 4.0)),
+        sweep_s=rng.choice((0.5, 1.5)),
+        idle_timeout_s=rng.choice((0.5, 1.0, 4.0)),
+        stop_deadline_s=rng.choice((0.5, 3.0)),
+        cancel_grace_s=rng.choice((0.0, 0.5, 2.0)),
+        step_limit=rng.choice((2, 5, 25)),
+        mailbox_capacity=rng.choice((1, 3, 64)),
+        unprocessed_max=rng.choice((1, 3, 32)),
+        snapshot_min_bytes=rng.choice((1, 1, 3000)),
+        snapshot_share=rng.choice((0.0, 0.5)),
+        group_limit=rng.choice((1, 256)),
+    )

@@ -1,0 +1,199 @@
+"""What lasts between lives: the store's medium, and how a run opens, reads and spoils it."""
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from tests.simulation.life import Life
+from tests.simulation.ports import SimCore, SimStore
+from tests.support.oracle_evidence import Journal, Row
+from torpor.records.ids import ConversationKey
+from torpor.store.contract import Store
+from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
+from torpor.store.options import StoreOptions
+from torpor.store.requests import CommitCore
+from torpor.store.sqlite.connection import DATABASE_FILE
+from torpor.store.sqlite.engine import open_sqlite_inline
+
+
+class Medium(Protocol):
+    """See the module docstring."""
+
+    has_leases: bool
+
+    def open(self, life: Life) -> AbstractAsyncContextManager[SimStore]:
+        """The store of one life."""
+        ...
+
+    def cut(self) -> None:
+        """A life was cut off: whatever its clean-up does from now on must not be seen."""
+        ...
+
+    def holder(self, key: ConversationKey) -> tuple[str, int]:
+        """Who may write this conversation, by name and fence; an empty name for nobody."""
+        ...
+
+    def journals(self) -> list[Journal]: ...
+
+    def due(self) -> bool:
+        """Whether any conversation is marked due."""
+        ...
+
+    def has_snapshot(self, key: ConversationKey) -> bool: ...
+
+    def damage_snapshot(self, key: ConversationKey, at: int) -> None: ...
+
+    def delete_snapshot(self, key: ConversationKey) -> None: ...
+
+
+class MemoryMedium:
+    """Implements ``Medium``: one dictionary that the stores of several lives share."""
+
+    has_leases = True
+
+    def __init__(self) -> None:
+        self.data = MemoryData()
+
+    @asynccontextmanager
+    async def open(self, life: Life) -> AsyncIterator[SimStore]:
+        core = SimCore(MemoryCore(self.data), life, holders=self.holder)
+        group_limit = life.world.plan.group_limit
+        async with InMemoryStore(self.data, core=core, latency=core.latency_s, group_limit=group_limit) as store:
+            yield SimStore(cast("Store", store), life, notes_leases=False)
+
+    def cut(self) -> None:
+        pass  # its core refuses
+
+    def holder(self, key: ConversationKey) -> tuple[str, int]:
+        held = self.data.conversations.get(key)
+        return (held.holder, held.fence) if held else ("", 0)
+
+    def journals(self) -> list[Journal]:
+        return [
+            Journal(
+                conversation=key.conversation,
+                rows=[Row(batch.first_seq, batch.last_seq, batch.last_event, batch.records) for batch in held.batches],
+                is_due=held.due_us is not None,
+                quarantine=held.quarantine,
+                receipts={id_: msgspec.json.decode(receipt) for id_, receipt in held.receipts.items()},
+            )
+            for key, held in self.data.conversations.items()
+            if held.head.seq
+        ]
+
+    def due(self) -> bool:
+        return any(held.due_us is not None for held in self.data.conversations.values())
+
+    def has_snapshot(self, key: ConversationKey) -> bool:
+        held = self.data.conversations.get(key)
+        return held is not None and held.snapshot is not None
+
+    def damage_snapshot(self, key: ConversationKey, at: int) -> None:
+        held = self.data.conversations[key]
+        assert held.snapshot is not None
+        data = bytearray(held.snapshot.data)
+        data[at % len(data)] ^= 1
+        held.snapshot = msgspec.structs.replace(held.snapshot, data=bytes(data))
+
+    def delete_snapshot(self, key: ConversationKey) -> None:
+        self.data.conversations[key].snapshot = None
+
+
+class SqliteMedium:
+    """Implements ``Medium``: a database file, of which one life at a time holds the directory.
+
+    A life that is cut off leaves its directory as it lies: the next one opens a copy, made at that moment.
+    """
+
+    has_leases = False
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._copies = 0
+        self._directory = root / "0"
+        self._holder = ("", 0)
+
+    @asynccontextmanager
+    async def open(self, life: Life) -> AsyncIterator[SimStore]:
+        core: SimCore | None = None
+
+        def wrap(inner: CommitCore) -> CommitCore:
+            nonlocal core
+            core = SimCore(inner, life, holders=self.holder)
+            return core
+
+        # Nothing here is to survive a power cut, and flushing would cost most of the time.
+        options = StoreOptions(synchronous="normal", group_limit=life.world.plan.group_limit)
+        latency = lambda: core.latency_s() if core else 0.0  # noqa: E731  # the core is made while the store opens
+        async with open_sqlite_inline(self._directory, options=options, latency=latency, wrap_core=wrap) as store:
+            self._holder = (life.holder, self._boot())
+            yield SimStore(cast("Store", store), life, notes_leases=True)
+
+    def cut(self) -> None:
+        self._copies += 1
+        before, self._directory = self._directory, self._root / str(self._copies)
+        self._directory.mkdir(mode=0o700)
+        for suffix in ("", "-wal"):
+            path = before / (DATABASE_FILE + suffix)
+            if path.exists():
+                shutil.copyfile(path, self._directory / path.name)
+
+    def holder(self, key: ConversationKey) -> tuple[str, int]:
+        return self._holder
+
+    def journals(self) -> list[Journal]:
+        found = []
+        conversations = "SELECT number, conversation, due_us, quarantine FROM conversations ORDER BY number"
+        rows = "SELECT first_seq, last_seq, last_event, records FROM journal WHERE number = ? ORDER BY first_seq"
+        receipts = "SELECT message_id, receipt FROM receipts WHERE number = ?"
+        for number, conversation, due_us, quarantine in self._query(conversations):
+            batches = [Row(first, last, event, text.encode()) for first, last, event, text in self._query(rows, number)]
+            index = {id_: msgspec.json.decode(receipt) for id_, receipt in self._query(receipts, number)}
+            found.append(
+                Journal(
+                    conversation=conversation,
+                    rows=batches,
+                    is_due=due_us is not None,
+                    quarantine=quarantine,
+                    receipts=index,
+                )
+            )
+        return found
+
+    def due(self) -> bool:
+        return bool(self._query("SELECT 1 FROM conversations WHERE due_us IS NOT NULL LIMIT 1"))
+
+    def has_snapshot(self, key: ConversationKey) -> bool:
+        return bool(self._snapshot(key))
+
+    def damage_snapshot(self, key: ConversationKey, at: int) -> None:
+        ((number, data),) = self._snapshot(key)
+        spoilt = bytearray(data)
+        spoilt[at % len(spoilt)] ^= 1
+        self._query("UPDATE snapshots SET data = ? WHERE number = ?", bytes(spoilt), number)
+
+    def delete_snapshot(self, key: ConversationKey) -> None:
+        ((number, _),) = self._snapshot(key)
+        self._query("DELETE FROM snapshots WHERE number = ?", number)
+
+    def _snapshot(self, key: ConversationKey) -> list[Any]:
+        statement = (
+            "SELECT snapshots.number, data FROM snapshots JOIN conversations"
+            " ON conversations.number = snapshots.number WHERE conversation = ?"
+        )
+        return self._query(statement, key.conversation)
+
+    def _boot(self) -> int:
+        return int(self._query("SELECT number FROM boot")[0][0])
+
+    def _query(self, statement: str, *values: object) -> list[Any]:
+        path = self._directory / DATABASE_FILE
+        if not path.exists():
+            return []
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            return db.execute(statement, values).fetchall()

@@ -1,0 +1,150 @@
+"""The model of a run: says words, asks for tools, fails by luck, and keeps every request it was sent.
+
+It knows the conversation from the marks that the clients put into their messages, as it sees nothing but the request.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from tests.simulation.faults import Fault
+from tests.simulation.life import Life
+from tests.simulation.tools import SimulatedCrash
+from tests.support.oracle_evidence import Json, ModelCall
+from torpor.conversation.view import request_body
+from torpor.errors import ProviderUnavailable, RequestInvalid
+from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.records.blocks import canonical
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import Usage
+
+DEADLINE_S = 6.0
+MARK: Final = re.compile(r"\[(c\d+):")
+"""How every message of a client begins."""
+_TOOLS: Final = ("look", "look", "pay", "book", "ship", "file")
+_WORDS: Final = ("well", "then", "maybe", "so", "about that", "done", "hm")
+
+
+class SimModel:
+    """Implements ``model.contract.Model`` for one life."""
+
+    def __init__(self, life: Life, *, holders: Callable[[ConversationKey], tuple[str, int]]) -> None:
+        self._life = life
+        self._holders = holders
+
+    async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+        life, world = self._life, self._life.world
+        call = self._noted(request)
+        world.note(life.name, "model asked", call=call.call, conversation=call.conversation)
+        life.reach("model.asked")
+        await self._take_time()
+        if world.roll(Fault.MODEL_CRASHED):
+            raise SimulatedCrash("the adapter gave up")
+        if world.roll(Fault.MODEL_UNAVAILABLE):
+            raise RequestInvalid("simulated") if world.rng.random() < 0.2 else ProviderUnavailable("simulated")
+        blocks = self._blocks(json.loads(call.body)["messages"][-1]["content"])
+        await self._stream(blocks, sink)
+        if world.roll(Fault.MODEL_TIMED_OUT):
+            await anyio.sleep(DEADLINE_S + 1)
+        unusable = {
+            block["id"]: "arguments were cut off; nothing was done"
+            for block in blocks
+            if block["type"] == "tool_use" and world.roll(Fault.MODEL_CUT_INPUT)
+        }
+        await life.gate()
+        call.ended = world.moment()
+        call.blocks = blocks
+        asks = any(block["type"] == "tool_use" for block in blocks)
+        return ModelReply(
+            blocks=tuple(canonical(block) for block in blocks),
+            stop_reason="tool_use" if asks else "end_turn",
+            usage=Usage(input_tokens=len(call.body) // 4, output_tokens=1),
+            model="sim",
+            unusable=unusable,
+        )
+
+    def _noted(self, request: ModelRequest) -> ModelCall:
+        body = request_body(request.preamble, request.view)
+        mark = MARK.search(body.decode())
+        conversation = mark[1] if mark else ""
+        world = self._life.world
+        call = ModelCall(
+            moment=world.moment(),
+            life=self._life.name,
+            conversation=conversation,
+            call=request.call,
+            link=request.view.link.hex(),
+            body=body,
+            is_holder=self._holders(key_of(conversation))[0] == self._life.holder and not self._life.is_dead,
+        )
+        world.evidence.model_calls.append(call)
+        return call
+
+    async def _stream(self, blocks: list[Json], sink: ReplySink) -> None:
+        life, world = self._life, self._life.world
+        loses = world.roll(Fault.MODEL_LOST)
+        for block in blocks:
+            if block["type"] == "text":
+                text = block["text"]
+                cut = world.rng.randrange(len(text) + 1)
+                for piece in filter(None, (text[:cut], text[cut:])):
+                    life.reach("model.text")
+                    await self._take_time()
+                    sink.text(piece)
+                    if loses:
+                        raise ProviderUnavailable("lost in the middle")
+            await self._take_time()
+            sink.block(canonical(block))
+
+    async def _take_time(self) -> None:
+        world = self._life.world
+        seconds = world.rng.choice((0.0, 0.0, 0.01, 0.2))
+        await anyio.sleep(1.5 if world.roll(Fault.MODEL_SLOW) else seconds)
+        await self._life.gate()
+
+    def _blocks(self, last: list[Json]) -> list[Json]:
+        """What to say next: tools now and then, and after their results mostly words."""
+        world = self._life.world
+        rng = world.rng
+        if world.roll(Fault.MODEL_EMPTY):
+            return []
+        blocks: list[Json] = []
+        if world.roll(Fault.MODEL_BLANK):
+            blocks.append({"type": "text", "text": "  \n"})
+        chance = 0.25 if any(block["type"] == "tool_result" for block in last) else 0.6
+        asks = rng.random() < chance
+        if not asks or rng.random() < 0.5:
+            if rng.random() < 0.2:
+                blocks.append({"type": "thinking", "thinking": "hm", "signature": "s"})
+            blocks.append({"type": "text", "text": " ".join(rng.choices(_WORDS, k=rng.randint(1, 12)))})
+        blocks.extend(self._call() for _ in range(rng.choice((1, 1, 2, 3)) if asks else 0))
+        return blocks
+
+    def _call(self) -> Json:
+        world = self._life.world
+        arguments: Any = {"what": world.rng.choice(_WORDS)}
+        if world.roll(Fault.MODEL_BAD_INPUT):
+            arguments = world.rng.choice(([1], "text", None, {"which": 1}, {"what": 1}, {}))
+        name = "dance" if world.roll(Fault.MODEL_UNKNOWN_TOOL) else world.rng.choice(_TOOLS)
+        world.counts["call ids"] += 1
+        return {"type": "tool_use", "id": f"toolu_{world.counts['call ids']}", "name": name, "input": arguments}
+
+
+def key_of(conversation: str) -> ConversationKey:
+    """Every conversation of a run has the same owner."""
+    return ConversationKey("t", "o", conversation)
+
+
+def mark(conversation: str, message_id: str) -> str:
+    """The text of a client's message."""
+    return f"[{conversation}:{message_id}] please"
+
+
+def decoded(body: bytes) -> Json:
+    """A request as its JSON."""
+    request: Json = msgspec.json.decode(body)
+    return request
