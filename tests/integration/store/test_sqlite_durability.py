@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.append_for_ever import CONVERSATIONS
 from tests.support.sample_records import KEY, conversation, message, opening, receipt, requested
+from tests.support.writing import write
 from torpor.errors import StoreUnavailable
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import JournalRecord
-from torpor.store.contract import Head, Snapshot, Store
+from torpor.store.contract import Head, Snapshot
 from torpor.store.options import StoreOptions
 from torpor.store.requests import CommitCore, Outcome, Request
 from torpor.store.sqlite.connection import DATABASE_FILE
@@ -25,19 +25,6 @@ from torpor.store.sqlite.reader import open_to_read
 
 Opened = Callable[[Path], AbstractAsyncContextManager[SqliteStore]]
 DEADLINE_S = 60
-
-
-async def put(store: Store, records: tuple[JournalRecord, ...], *, key: ConversationKey = KEY) -> None:
-    lease = await store.acquire(key, holder="s", ttl_s=1, now_us=0)
-    await store.append(
-        key,
-        fence=lease.fence,
-        expected_seq=records[0].seq - 1,
-        batch_id=f"b_{records[-1].seq}",
-        records=records,
-        dedupe={},
-        due_us=None,
-    ).wait()
 
 
 class TestCancelledCallers:
@@ -52,14 +39,14 @@ class TestCancelledCallers:
 
             async def append_all(key: ConversationKey) -> None:
                 nonlocal cancelled
-                await put(store, opening(), key=key)
+                await write(store, opening(), key=key)
                 for seq in range(3, 43):
                     with anyio.move_on_after(chance.choice([0, 0.0002, 0.001, DEADLINE_S])) as scope:
-                        await put(store, (message(seq, event=seq - 1),), key=key)
+                        await write(store, (message(seq, event=seq - 1),), key=key)
                     cancelled += scope.cancelled_caught
                     if scope.cancelled_caught and (await store.head(key)).seq < seq:
                         # Cancelled before it was handed over, which acquire allows.
-                        await put(store, (message(seq, event=seq - 1),), key=key)
+                        await write(store, (message(seq, event=seq - 1),), key=key)
 
             with anyio.fail_after(DEADLINE_S):
                 async with anyio.create_task_group() as tasks:
@@ -129,7 +116,7 @@ class TestWriteAheadLog:
 
     async def test_a_long_log_is_emptied_after_a_snapshot_and_a_short_one_is_left(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path, options=self.OPTIONS) as store:
-            await put(store, opening())
+            await write(store, opening())
             lease = await store.acquire(KEY, holder="s", ttl_s=1, now_us=0)
             await store.put_snapshot(KEY, fence=lease.fence, snapshot=Snapshot(seq=2, version=1, data=b"small"))
             await store.head(KEY)
@@ -141,9 +128,9 @@ class TestWriteAheadLog:
 
     async def test_a_long_log_is_emptied_when_a_conversation_leaves_without_a_snapshot(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path, options=self.OPTIONS) as store:
-            await put(store, opening())
+            await write(store, opening())
             for seq in range(3, 60):
-                await put(store, (message(seq, event=seq - 1, text="x" * 2000),))
+                await write(store, (message(seq, event=seq - 1, text="x" * 2000),))
             assert self.log_bytes(tmp_path) > 100_000
             await store.release(await store.acquire(KEY, holder="s", ttl_s=1, now_us=0))
             await store.head(KEY)
@@ -151,19 +138,19 @@ class TestWriteAheadLog:
 
     async def test_closing_leaves_one_file_with_everything_in_it(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path) as store:
-            await put(store, opening())
+            await write(store, opening())
         assert sorted(names(tmp_path)) == ["lock", DATABASE_FILE]
 
     async def test_a_long_reader_delays_the_emptying_and_no_writer(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path, options=self.OPTIONS) as store:
-            await put(store, opening())
+            await write(store, opening())
             lease = await store.acquire(KEY, holder="s", ttl_s=1, now_us=0)
             long_reader = sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)
             long_reader.execute("BEGIN")
             assert long_reader.execute("SELECT seq FROM conversations").fetchall() == [(2,)]
             with anyio.fail_after(DEADLINE_S):
                 for seq in range(3, 30):
-                    await put(store, (message(seq, event=seq - 1, text="x" * 2000),))
+                    await write(store, (message(seq, event=seq - 1, text="x" * 2000),))
                     await store.put_snapshot(KEY, fence=lease.fence, snapshot=self.BIG)
             assert long_reader.execute("SELECT seq FROM conversations").fetchall() == [(2,)]
             long_reader.close()
@@ -179,9 +166,9 @@ class TestWriteAheadLog:
 
             async def converse(number: int) -> None:
                 key = conversation(number)
-                await put(store, opening(), key=key)
+                await write(store, opening(), key=key)
                 for seq in range(3, 60):
-                    await put(store, (message(seq, event=seq - 1, text="x" * 3000),), key=key)
+                    await write(store, (message(seq, event=seq - 1, text="x" * 3000),), key=key)
                     with open_to_read(tmp_path) as reader:
                         assert reader.head(key).seq == seq
 
@@ -194,7 +181,7 @@ class TestWriteAheadLog:
 
     async def test_a_reader_sees_the_last_commit_while_a_foreign_writer_holds_the_lock(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path, options=StoreOptions(busy_timeout_s=DEADLINE_S)) as store:
-            await put(store, opening())
+            await write(store, opening())
             foreign = sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)
             foreign.execute("BEGIN IMMEDIATE")
             lease = await store.acquire(KEY, holder="s", ttl_s=1, now_us=0)

@@ -6,39 +6,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.support.sample_records import KEY, opening, receipt, requested
+from tests.support.sample_records import KEY, opening, requested
+from tests.support.writing import lease_of, put, write
 from torpor.errors import Fenced, StoreUnusable
-from torpor.records.ids import MessageId
-from torpor.records.journal import JournalRecord
-from torpor.store.contract import Lease, Store
 from torpor.store.sqlite.connection import DATABASE_FILE
 from torpor.store.sqlite.engine import open_sqlite, open_sqlite_inline
 from torpor.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, migrate
 
 
-async def lease_of(store: Store) -> Lease:
-    return await store.acquire(KEY, holder="s_1", ttl_s=30, now_us=0)
-
-
-async def put(store: Store, records: tuple[JournalRecord, ...], *, fence: int) -> None:
-    await store.append(
-        KEY,
-        fence=fence,
-        expected_seq=records[0].seq - 1,
-        batch_id="b",
-        records=records,
-        dedupe={MessageId(f"m_{records[0].seq}"): receipt("m")},
-        due_us=None,
-    ).wait()
-
-
 async def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
     async with open_sqlite(tmp_path) as store:
-        await put(store, opening(), fence=(await lease_of(store)).fence)
+        await write(store, opening())
     async with open_sqlite_inline(tmp_path) as store:
-        await put(store, (requested(3),), fence=(await lease_of(store)).fence)
+        await write(store, (requested(3),))
     async with open_sqlite(tmp_path) as store:
         assert (await store.load(KEY)).tail == (*opening(), requested(3))
 
@@ -51,27 +34,27 @@ async def test_each_start_has_a_greater_fence_and_an_earlier_one_writes_nothing(
     assert fences == [1, 2, 3]
     async with open_sqlite(tmp_path) as store:
         with pytest.raises(Fenced) as refused:
-            await put(store, opening(), fence=3)
+            await put(store, msgspec.structs.replace(await lease_of(store), fence=3), opening())
         assert (refused.value.fence, refused.value.newer) == (3, 4)
         assert await store.describe(KEY) is None
 
 
 async def test_a_process_whose_lock_failed_is_fenced_by_the_next_start(tmp_path: Path) -> None:
     async with open_sqlite(tmp_path) as store:
-        fence = (await lease_of(store)).fence
-        await put(store, opening(), fence=fence)
+        lease = await lease_of(store)
+        await put(store, lease, opening())
         # What a second server would do first, on a file system that ignores locks.
         with sqlite3.connect(tmp_path / DATABASE_FILE) as intruder:
             intruder.execute("UPDATE boot SET number = number + 1")
         intruder.close()
         with pytest.raises(Fenced):
-            await put(store, (requested(3),), fence=fence)
+            await put(store, lease, (requested(3),))
         assert (await store.head(KEY)).seq == 2
 
 
 async def test_acquiring_renewing_and_releasing_write_nothing(tmp_path: Path) -> None:
     async with open_sqlite(tmp_path) as store:
-        await put(store, opening(), fence=(await lease_of(store)).fence)
+        await write(store, opening())
         before = files(tmp_path)
         for _ in range(5):
             lease = await store.renew(await lease_of(store), ttl_s=1, now_us=0)
@@ -87,7 +70,7 @@ def files(directory: Path) -> dict[str, bytes]:
 async def test_the_directory_and_its_files_are_for_their_user_only(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
     async with open_sqlite(data) as store:
-        await put(store, opening(), fence=(await lease_of(store)).fence)
+        await write(store, opening())
         assert data.stat().st_mode & 0o777 == 0o700
         modes = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}
     assert modes == dict.fromkeys(("lock", "torpor.db", "torpor.db-wal", "torpor.db-shm"), 0o600)
@@ -184,7 +167,7 @@ class TestMigrations:
     async def version_1(self, tmp_path: Path) -> Path:
         """A database of version 1 with one conversation in it."""
         async with open_sqlite(tmp_path) as store:
-            await put(store, opening(), fence=(await lease_of(store)).fence)
+            await write(store, opening())
         return tmp_path / DATABASE_FILE
 
     async def test_the_next_version_keeps_what_is_there(self, version_1: Path) -> None:

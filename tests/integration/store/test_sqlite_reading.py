@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from tests.support.sample_records import KEY, conversation, created, message, opening, requested
+from tests.support.writing import write
 from torpor.errors import JournalCorrupt, StoreUnavailable, StoreUnusable
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
@@ -26,27 +27,13 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield opened
 
 
-async def put(store: Store, records: tuple[JournalRecord, ...], *, key: ConversationKey = KEY) -> None:
-    lease = await store.acquire(key, holder="s", ttl_s=1, now_us=0)
-    with anyio.fail_after(20):
-        await store.append(
-            key,
-            fence=lease.fence,
-            expected_seq=records[0].seq - 1,
-            batch_id="b",
-            records=records,
-            dedupe={},
-            due_us=5,
-        ).wait()
-
-
 async def put_five(store: Store) -> None:
     """Five batches of one conversation among those of another: records 1 to 6, event 1."""
-    await put(store, opening())
-    await put(store, opening(), key=conversation(2))
+    await write(store, opening())
+    await write(store, opening(), key=conversation(2))
     for seq in range(3, 7):
-        await put(store, (requested(seq),))
-        await put(store, (requested(seq),), key=conversation(2))
+        await write(store, (requested(seq),), due_us=5)
+        await write(store, (requested(seq),), key=conversation(2))
 
 
 def tamper(directory: Path, sql: str) -> None:
@@ -128,8 +115,8 @@ class TestDamage:
 
     async def test_a_damaged_page_spoils_the_conversation_on_it_and_no_other(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path) as store:
-            await put(store, (created(), message(2, event=1, text=MARKER * 40)))
-            await put(store, (created(), message(2, event=1, text="y" * 6000)), key=conversation(2))
+            await write(store, (created(), message(2, event=1, text=MARKER * 40)))
+            await write(store, (created(), message(2, event=1, text="y" * 6000)), key=conversation(2))
         path = tmp_path / DATABASE_FILE
         data = bytearray(path.read_bytes())
         (page_bytes,) = (int.from_bytes(data[16:18], "big"),)
@@ -157,10 +144,10 @@ class TestDamage:
 class TestLongJournals:
     async def test_a_long_journal_is_loaded_whole_and_its_end_by_pages(self, store: SqliteStore) -> None:
         records: list[JournalRecord] = [*opening()]
-        await put(store, tuple(records))
+        await write(store, tuple(records))
         while len(records) < 1000:
             batch = tuple(requested(len(records) + 1 + offset) for offset in range(3))
-            await put(store, batch)
+            await write(store, batch)
             records += batch
         with anyio.fail_after(20):
             assert (await store.load(KEY)).tail == tuple(records)
@@ -170,9 +157,9 @@ class TestLongJournals:
     async def test_loads_at_once_do_not_disturb_each_other(self, store: SqliteStore) -> None:
         for number in range(4):
             key = conversation(number)
-            await put(store, (created(), message(2, event=1)), key=key)
+            await write(store, (created(), message(2, event=1)), key=key)
             for first in (3, 131, 259):
-                await put(store, tuple(requested(seq) for seq in range(first, first + 128)), key=key)
+                await write(store, tuple(requested(seq) for seq in range(first, first + 128)), key=key)
         lengths: list[int] = []
 
         async def load(key: ConversationKey) -> None:
@@ -187,19 +174,19 @@ class TestLongJournals:
 
 class TestFromOutside:
     async def test_a_file_is_read_while_a_server_writes_to_it(self, tmp_path: Path, store: SqliteStore) -> None:
-        await put(store, opening(title="seen from outside"))
+        await write(store, opening(title="seen from outside"))
         with open_to_read(tmp_path) as reader:
             assert reader.load(KEY).tail == opening(title="seen from outside")
-            await put(store, (requested(3),))
-            assert reader.head(KEY) == Head(seq=3, event=1, batch_id="b")
+            await write(store, (requested(3),))
+            assert reader.head(KEY) == Head(seq=3, event=1, batch_id="b_3")
             assert [row.title for row in reader.list_conversations(tenant=None, owner=None, limit=9)] == [
                 "seen from outside"
             ]
-        await put(store, (requested(4),))
+        await write(store, (requested(4),))
 
     async def test_a_file_is_read_when_no_server_runs(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path) as store:
-            await put(store, opening())
+            await write(store, opening(), due_us=5)
         with open_to_read(tmp_path) as reader:
             assert reader.records_after(KEY, seq=0, limit=9) == opening()
             assert reader.due(now_us=5, limit=9) == (KEY,)
@@ -209,7 +196,7 @@ class TestFromOutside:
         left = tmp_path / "left"
         left.mkdir()
         async with open_sqlite(tmp_path / "data") as store:
-            await put(store, opening())
+            await write(store, opening())
             for name in (DATABASE_FILE, DATABASE_FILE + "-wal"):
                 (left / name).write_bytes((tmp_path / "data" / name).read_bytes())
         with open_to_read(left) as reader:
@@ -217,7 +204,7 @@ class TestFromOutside:
 
     async def test_reading_changes_no_byte_of_the_database(self, tmp_path: Path) -> None:
         async with open_sqlite(tmp_path) as store:
-            await put(store, opening())
+            await write(store, opening())
         before = (tmp_path / DATABASE_FILE).read_bytes()
         with open_to_read(tmp_path) as reader:
             reader.load(KEY)
