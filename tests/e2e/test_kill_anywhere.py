@@ -79,9 +79,13 @@ class Campaign:
     async def _run(self, plan: list[Fault]) -> None:
         self._runs += 1
         run = KillRun(self._folder / f"run-{self._runs}", conversations=self._conversations)
-        reached = await run.survive(plan)
-        self.reached.update(fault.point for fault in reached)
         named = f"[{' '.join(map(str, plan))}]"
+        try:
+            reached = await run.survive(plan)
+        except TimeoutError:
+            self.faults += (f"{named} {fault}" for fault in (*run.faults(), "somebody waits for ever"))
+            return
+        self.reached.update(fault.point for fault in reached)
         self.faults += (f"{named} {fault}" for fault in run.faults())
         if reached:
             missed = [fault.point for fault in plan if fault not in reached]

@@ -23,7 +23,7 @@ from torpor.client.options import ClientOptions
 from torpor.client.torpor_client import TorporClient
 
 HOME = Path(__file__).parent / "kill_home"
-DEADLINE_S = 120.0
+DEADLINE_S = 90.0
 _IMPATIENT = ClientOptions(backoff_s=0.05, backoff_max_s=0.1)
 
 
@@ -54,6 +54,7 @@ class KillRun:
         """Go through the scenario; returns those of ``plan`` that were reached.
 
         A fault that the scenario ends without reaching ends the run, with those behind it untried.
+        Raises: TimeoutError: somebody waits for what does not come.
         """
         reached: list[Fault] = []
         with anyio.fail_after(DEADLINE_S):
