@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 _MEMORY_DISK: Final = Path("/dev/shm")
+_DISK: Final = Path("/var/tmp")
 _PROBE_S: Final = 60.0
 Figures = dict[str, float]
 """What a probe found, by name."""
@@ -42,8 +43,8 @@ def folder_in_memory() -> Iterator[Path]:
 
 @contextmanager
 def folder_on_disk() -> Iterator[Path]:
-    """A data folder beside the checkout, where a flush is a flush."""
-    with TemporaryDirectory(prefix=".torpor-bench-", dir=Path.cwd()) as name:
+    """A data folder where a flush is a flush; ``/tmp`` may lie in memory."""
+    with TemporaryDirectory(prefix="torpor-bench-", dir=_DISK) as name:
         yield Path(name)
 
 

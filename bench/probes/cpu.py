@@ -4,21 +4,26 @@ Floor and engine are measured one after the other, several times; the best sampl
 """
 
 from collections.abc import Sequence
+from statistics import mean
 from typing import Final
+
+import anyio
 
 from bench import floor
 from bench.measure import Cpu, Figures, folder_in_memory
 from bench.sides import TOGETHER, Best, Talks, both_sides, taking_turns, together
 
-_SECOND_SAMPLES: Final = 10
-_SECOND_TURNS: Final = 60
-_LONG_SAMPLES: Final = 3
+_SECOND_SAMPLES: Final = 12
+_SECOND_TURNS: Final = 50
+_LONG_SAMPLES: Final = 2
 _LONG_FROM: Final = 400
 _LONG_TURNS: Final = 200
-_TOGETHER_SAMPLES: Final = 5
-_TOGETHER_TURNS: Final = 2
+_CHUNK_TURNS: Final = 25
+_TOGETHER_SAMPLES: Final = 12
 THAWED_TURNS: Final = (20, 200, 1000)
-_THAWS: Final = 20
+_THAWS: Final = 12
+_TAIL_SHARE: Final = 50
+"""A tail ends at an eighth of the snapshot and so is half of that on average: in turns, about this part of them."""
 
 
 async def of_a_turn() -> Figures:
@@ -35,7 +40,11 @@ async def of_a_turn() -> Figures:
                 for side in sides:
                     pair = side.pair()
                     await taking_turns(pair, turns=_LONG_FROM)
-                    best.take(f"{side.name} long", await _cpu_us(pair, turns=_LONG_TURNS))
+                    for chunk in range(_LONG_TURNS // _CHUNK_TURNS):
+                        best.take(f"{side.name} long {chunk}", await _cpu_us(pair, turns=_CHUNK_TURNS))
+    for side_name in ("floor", "torpor"):
+        chunks = [value for name, value in best.figures.items() if name.startswith(f"{side_name} long")]
+        best.figures[f"{side_name} long"] = mean(chunks)
     return best.figures
 
 
@@ -50,14 +59,18 @@ async def together_per_second() -> Figures:
     best = Best()
     with folder_in_memory() as folder:
         async with both_sides(folder) as sides:
+            talks = {side.name: [(side.make(),) for _ in range(TOGETHER)] for side in sides}
             for _ in range(_TOGETHER_SAMPLES):
                 for side in sides:
-                    pairs = side.pairs(TOGETHER)
-                    await together(pairs, turns=1)
+                    await anyio.sleep(_REST_S)
                     cpu = Cpu()
-                    await together(pairs, turns=_TOGETHER_TURNS)
-                    best.take(side.name, cpu.seconds / (2 * TOGETHER * _TOGETHER_TURNS))
+                    await together(talks[side.name], turns=1)
+                    best.take(side.name, cpu.seconds / TOGETHER)
     return {name: 1 / seconds for name, seconds in best.figures.items()}
+
+
+_REST_S: Final = 0.02
+"""For all of them to come to rest."""
 
 
 async def of_thaws() -> Figures:
@@ -68,9 +81,11 @@ async def of_thaws() -> Figures:
             engine, other = sides.engine, sides.engine.talker("other")
             for turns in THAWED_TURNS:
                 name = f"slept_{turns}"
-                await taking_turns([sides.floor.make(name)], turns=turns)
+                await taking_turns([sides.floor.make(name)], turns=turns + turns // _TAIL_SHARE + 1)
                 sleeper = engine.talker(name)
                 await taking_turns([sleeper, other], turns=turns)
+                await sleeper.hibernate()
+                await taking_turns([sleeper, other], turns=turns // _TAIL_SHARE + 1)
                 for _ in range(_THAWS):
                     await sleeper.hibernate()
                     cpu = Cpu()
