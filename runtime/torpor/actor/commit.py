@@ -97,10 +97,6 @@ class Journal:
     def lease(self) -> Lease:
         return self._lease
 
-    def renewed(self, lease: Lease) -> None:
-        """Write under the renewed lease from now on."""
-        self._lease = lease
-
     def replace_view(self, state: ConversationState) -> None:
         """Take an equal state that is held more cheaply."""
         self._state = state

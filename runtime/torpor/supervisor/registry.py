@@ -232,6 +232,8 @@ class Supervisor:
                 await self._claim()
             except StoreError as exc:
                 _log.warning("sweep.failed", why=str(exc))
+            except Exception as exc:  # noqa: BLE001  the sweep's edge: a bug in it must not end every conversation
+                _log.error("sweep.failed", why=repr(exc), exc_info=exc)
             await anyio.sleep(self._options.sweep_s)
 
     async def _renew(self) -> None:

@@ -21,6 +21,8 @@ from torpor.records.ids import ConversationKey
 from torpor.records.journal import MessageReceived, TurnFailed, TurnFinished
 from torpor.store.codec import StoredBatch
 from torpor.store.contract import Loaded
+from torpor.store.in_memory import InMemoryStore
+from torpor.store.requests import Quarantine
 from torpor.supervisor.contract import LiveStatus
 from torpor.supervisor.registry import root_cause
 
@@ -289,6 +291,42 @@ async def test_a_conversation_that_nobody_wrote_to_leaves_no_trace() -> None:
         await engine.hibernate()
         assert await engine.records() == ()
         assert await engine.store.describe(KEY) is None
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no disk"), Crash("bug")])
+async def test_a_look_around_that_fails_is_not_the_last_and_ends_nobody(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    gate = Gate()
+    async with running_engine(waits(gate, says("never"))) as engine:
+        await engine.send("hi")
+        await gate.reached.wait()
+        image = engine.store.image()
+    looks: list[int] = []
+    original = InMemoryStore.due
+
+    async def due(store: InMemoryStore, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        looks.append(limit)
+        if len(looks) == 1:
+            raise error
+        return await original(store, now_us=now_us, limit=limit)
+
+    monkeypatch.setattr(InMemoryStore, "due", due)
+    async with running_engine(data=image) as engine:
+        await engine.rested()
+        assert len(await engine.records_of(TurnFinished)) == 1
+        assert len(looks) > 1
+
+
+async def test_a_quarantine_that_cannot_be_written_is_answered_all_the_same() -> None:
+    async with running_engine() as engine:
+        await engine.ask("hi")
+        await engine.hibernate()
+        tampered(engine, b"not json")
+        engine.store.core.fail(StoreUnavailable("no disk"), hits=lambda request: isinstance(request, Quarantine))
+        with pytest.raises(Quarantined, match="cannot be decoded"):
+            await engine.send("again")
+        await engine.ask("elsewhere", key=OTHER)
 
 
 def test_of_errors_that_ended_an_actor_together_the_one_that_decides_is_found() -> None:

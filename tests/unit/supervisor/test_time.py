@@ -192,6 +192,23 @@ async def test_hibernating_a_running_turn_without_a_deadline_is_refused_at_once(
         assert is_live(engine)
 
 
+async def test_hibernating_while_a_cancelled_write_still_runs_waits_for_its_end() -> None:
+    async def run(arguments: object, context: object) -> str:
+        await anyio.sleep(8)
+        return "paid"
+
+    async with running_engine(
+        calls(use("pay", "a")), tools=[writes("pay", run)], clock=LoopClock(), options=DEFAULTS
+    ) as engine:
+        await engine.send("pay")
+        await anyio.wait_all_tasks_blocked()
+        await engine.supervisor.deliver(KEY, CancelTurn(principal="ann"))
+        started_s = anyio.current_time()
+        assert await engine.supervisor.deliver(KEY, Hibernate(deadline_s=5)) is True
+        assert anyio.current_time() - started_s == pytest.approx(8)
+        assert len(await engine.records_of(LateResult)) == 1
+
+
 @pytest.mark.parametrize(("runs_s", "outcome", "lates"), [(4, "succeeded", 0), (6, "unknown", 1)])
 async def test_a_cancelled_write_has_its_grace_and_no_more(runs_s: float, outcome: str, lates: int) -> None:
     async def run(arguments: object, context: object) -> str:

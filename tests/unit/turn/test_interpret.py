@@ -8,6 +8,7 @@ from tests.support.doubles import (
     FakeTool,
     Gate,
     ManualClock,
+    Play,
     calls,
     fails,
     raises,
@@ -477,6 +478,21 @@ async def test_a_cancel_settles_each_call_of_a_batch_as_it_stands() -> None:
         assert outcomes(heard) == {"a": "succeeded", "b": "interrupted", "c": "unknown", "d": "failed"}
         await engine.send("and?")
         await heard.until(TurnFinished)
+
+
+@pytest.mark.parametrize("then", [says("done"), calls(use("pay", "a"))], ids=["text", "call"])
+async def test_a_cancel_that_comes_with_the_reply_ends_the_turn_once_either_way(then: Play) -> None:
+    gate = Gate()
+    async with running_engine(waits(gate, then), says("go on"), tools=[writes("pay")]) as engine:
+        heard = engine.watch()
+        await engine.send("one")
+        await gate.reached.wait()
+        gate.opened.set()
+        assert await engine.cancel() == 1
+        ends = [record for record in heard.records if isinstance(record, TurnCancelled | TurnFinished)]
+        assert [record.turn for record in ends] == [1]
+        await engine.ask("two")
+        assert heard.records[-1].turn == 2
 
 
 async def test_a_model_call_that_was_cut_off_by_a_power_cut_is_made_again_as_it_was() -> None:
