@@ -6,7 +6,6 @@ in any other store. ``MemoryCore`` changes it; reads go to it directly, since a 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from itertools import islice
 from types import TracebackType
 from typing import Final, Self, assert_never
@@ -228,16 +227,15 @@ class InMemoryStore:
     ) -> None:
         self._data = data or MemoryData()
         self._writer = TaskWriter(core or MemoryCore(self._data), group_limit=group_limit, latency=latency)
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._writer)
+        await self._writer.__aenter__()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
-        return await self._stack.__aexit__(exc_type, exc, tb)
+        return await self._writer.__aexit__(exc_type, exc, tb)
 
     async def acquire(self, key: ConversationKey, *, holder: str, ttl_s: float, now_us: int) -> Lease:
         if not holder:
