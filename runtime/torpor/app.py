@@ -92,7 +92,11 @@ async def running(
         )
         ports = Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus)
         async with open_gateway(
-            ports=wrapping.gateway(ports), authenticator=authenticator, clock=clock, options=options
+            ports=wrapping.gateway(ports),
+            authenticator=authenticator,
+            clock=clock,
+            options=options,
+            is_ready=lambda: engine.supervisor.accepts,
         ) as gateway:
             address = local_files.ServerAddress(url=gateway.url, token=token, pid=os.getpid(), home=str(settings.home))
             local_files.write_server_address(data, address)

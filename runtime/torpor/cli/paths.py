@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from torpor.gateway.auth import DEFAULT_TENANT
+from torpor.records.ids import DEFAULT_TENANT
 
 _PARTS: Final = 3
 _SHOWN_MAX: Final = 5

@@ -9,8 +9,9 @@ import click
 from torpor.cli.folders import data_folder, data_option, home_option, where
 from torpor.cli.output import json_option, print_json, program
 from torpor.clock import SystemClock
-from torpor.gateway.auth import DEFAULT_TENANT, Scope, mint
+from torpor.gateway.auth import Scope, mint
 from torpor.local_files import read_secret
+from torpor.records.ids import DEFAULT_TENANT
 
 _TTL: Final = re.compile(r"(\d+)([smhd]?)")
 _UNIT_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}

@@ -22,12 +22,11 @@ import msgspec
 
 from torpor.clock import Clock
 from torpor.errors import ConfigError, Unauthenticated
-from torpor.records.ids import OWNER_ID
+from torpor.records.ids import DEFAULT_TENANT, OWNER_ID
 
 SECRET_BYTES_MIN: Final = 32
 """RFC 7518, 3.2: a key as long as the hash."""
 DEVELOPMENT_ISSUER: Final = "torpor-dev"
-DEFAULT_TENANT: Final = "default"
 _ALGORITHM: Final = "HS256"
 _MICROSECONDS: Final = 1_000_000
 _CLOCK_IS_OURS: Final[Any] = {"require": ["sub"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}

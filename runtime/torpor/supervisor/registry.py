@@ -82,6 +82,11 @@ class Supervisor:
                 await self._stop()
                 tasks.cancel_scope.cancel()
 
+    @property
+    def accepts(self) -> bool:
+        """Whether commands are taken; no more once it stops."""
+        return not self._stopping.is_set()
+
     def post(self, key: ConversationKey, command: Command) -> PendingReply:
         """See the contract. Raises: Busy, Unavailable."""
         if self._stopping.is_set():
