@@ -21,6 +21,8 @@ Role = Literal["user", "assistant"]
 
 _OPEN: Final = b'{"content":['
 _CLOSE: Final[dict[Role, bytes]] = {"user": b'],"role":"user"}', "assistant": b'],"role":"assistant"}'}
+_NEXT: Final[dict[Role, bytes]] = {role: close + b"," + _OPEN for role, close in _CLOSE.items()}
+"""Between a message of this role and the next one."""
 _LINK_HEAD: Final[dict[Role, bytes]] = {"user": b'["user",', "assistant": b'["assistant",'}
 
 
@@ -66,13 +68,15 @@ class View(msgspec.Struct, frozen=True):
             elif previous == role:
                 pieces.append(b",")
             else:
-                pieces.append(_CLOSE[previous] + b"," + _OPEN)
+                pieces.append(_NEXT[previous])
             pieces.append(body)
             link = hashlib.sha256(link + _LINK_HEAD[role] + body + b"]").digest()
             previous = role
             count += 1
         chunks, end = self.chunks, self.length + len(pieces)
-        if len(chunks) > self.length and chunks[self.length : end] != pieces:
+        if not self.length:
+            chunks = []  # the list of an empty view is everybody's
+        elif len(chunks) > self.length and chunks[self.length : end] != pieces:
             chunks = chunks[: self.length]
         chunks.extend(pieces[len(chunks) - self.length :])
         size = self.size_bytes + sum(map(len, pieces))

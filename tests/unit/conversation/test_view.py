@@ -72,6 +72,11 @@ def test_extending_the_longest_view_shares_its_chunks() -> None:
     assert view.extended("assistant", [text_block("b")]).chunks is view.chunks
 
 
+def test_views_that_begin_empty_share_nothing_however_alike_they_are() -> None:
+    assert View().extended("user", [text_block("a")]).chunks is not View().extended("user", [text_block("a")]).chunks
+    assert View().chunks == []
+
+
 def test_extending_a_shorter_view_by_what_follows_it_shares_the_chunks() -> None:
     view = grown(("user", [text_block("a")]))
     longer = view.extended("assistant", [text_block("b")]).extended("user", [text_block("c")])
