@@ -1,8 +1,9 @@
 """The one write path of a conversation: fold ahead, append, publish.
 
 ``add`` numbers and folds at once; nothing of it is durable before the append that carries it. At most one append is in
-flight. When it lands, its public records are published and the effects that waited for it run, in that order. When it
-fails, everything folded ahead is worthless: the journal is broken from then on and the actor reloads or stops.
+flight; what it cannot hold goes with the next. When it lands, its public records are published and the effects that
+waited for it run, in that order. When it fails, everything folded ahead is worthless: the journal is broken from then
+on and the actor reloads or stops.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
 from torpor.errors import StoreError, StoreUnavailable, WrongSequence
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import PUBLIC_RECORDS, JournalRecord
+from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, MessageReceived
+from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Lease, Store, Ticket
 
 _log = structlog.get_logger()
@@ -144,8 +146,9 @@ class Journal:
     def _hand_over(self) -> None:
         self._check()
         now_us = self._clock.now_us()
-        at_rest = isinstance(next_step(self._state, Lane.TURN, self._steps, now_us), Rest)
-        records, self._buffer = self._buffer, []
+        records, self._buffer = self._buffer[:MAX_BATCH_RECORDS], self._buffer[MAX_BATCH_RECORDS:]
+        at_rest = not self._buffer and isinstance(next_step(self._state, Lane.TURN, self._steps, now_us), Rest)
+        later = self._messages_waiting()
         batch_id = self._ids.new_id()
         ticket = self._store.append(
             self._key,
@@ -153,7 +156,7 @@ class Journal:
             expected_seq=records[0].seq - 1,
             batch_id=batch_id,
             records=records,
-            dedupe=dict(self._dedupe),
+            dedupe={id_: receipt for id_, receipt in self._dedupe.items() if id_ not in later},
             due_us=None if at_rest else now_us,
         )
         self._handed_seq = records[-1].seq
@@ -165,7 +168,8 @@ class Journal:
         try:
             await flight.ticket.wait()
         except (StoreUnavailable, WrongSequence) as exc:
-            if not await self._is_durable(flight, exc):
+            # Whoever looks second may find the append after this one.
+            if not await self._is_durable(flight, exc) and self._flight is flight:
                 self._broken = exc
                 raise
         except StoreError as exc:
@@ -190,8 +194,12 @@ class Journal:
         """Receipts that are durable are answered from the index."""
         if not self._dedupe:
             return
-        waiting = {getattr(record, "message_id", None) for record in self._buffer}
+        waiting = self._messages_waiting()
         self._dedupe = {id_: receipt for id_, receipt in self._dedupe.items() if id_ in waiting}
+
+    def _messages_waiting(self) -> set[MessageId]:
+        """Messages that no append has been handed yet."""
+        return {record.message_id for record in self._buffer if isinstance(record, MessageReceived)}
 
     async def _is_durable(self, flight: _Flight, error: StoreError) -> bool:
         """Settle a lost reply: the head names the batch that was written last."""
