@@ -44,6 +44,8 @@ class Fault(StrEnum):
     MODEL_CRASHED = "model_crashed"
     """The adapter raises what no contract allows."""
     MODEL_EMPTY = "model_empty"
+    MODEL_MANY_CALLS = "model_many_calls"
+    """More calls in one reply than one append holds records."""
     MODEL_BLANK = "model_blank"
     """A text block that says nothing."""
     MODEL_BAD_INPUT = "model_bad_input"
@@ -59,6 +61,8 @@ class Fault(StrEnum):
     """The toolbox raises what no contract allows, before or behind what the call does."""
     TOOL_LONG_RESULT = "tool_long_result"
     PROBE_UNKNOWN = "probe_unknown"
+    HOME_CHANGED = "home_changed"
+    """A life starts with another prompt, and without one of the tools."""
     EVENT_DROPPED = "event_dropped"
     """The bus is a hint."""
     DUPLICATE_SEND = "duplicate_send"
@@ -90,6 +94,7 @@ class Sight(StrEnum):
     TOOL_RETRIED_BY_KEY = "tool_retried_by_key"
     PROBE_KNOWN = "probe_known"
     PROBE_NEVER = "probe_never"
+    RESULT_READ_ON = "result_read_on"
     RELOADED = "reloaded"
 
 
@@ -108,8 +113,10 @@ _ABOUT = {
     Fault.STORE_READ_FAILED: 0.02,
     Fault.SNAPSHOT_REFUSED: 0.2,
     Fault.BLOB_REFUSED: 0.3,
+    Fault.MODEL_MANY_CALLS: 0.008,
     Fault.TOOL_LONG_RESULT: 0.3,
     Fault.PROBE_UNKNOWN: 0.4,
+    Fault.HOME_CHANGED: 0.2,
     Fault.EVENT_DROPPED: 0.1,
     Fault.DUPLICATE_SEND: 0.2,
     Fault.CLIENT_IMPATIENT: 0.2,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import Life
 from tests.simulation.tools import SimulatedCrash
 from tests.support.oracle_evidence import Json, ModelCall
@@ -21,11 +21,15 @@ from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import canonical
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import Usage
+from torpor.store.codec import MAX_BATCH_RECORDS
 
 DEADLINE_S = 6.0
 MARK: Final = re.compile(r"\[(c\d+):")
 """How every message of a client begins."""
+_HANDLE: Final = re.compile(r"read_result with handle=\W+([0-9a-f]{64})")
 _TOOLS: Final = ("look", "look", "pay", "book", "ship", "file")
+_SLOW_BLOCKS: Final = 6
+"""The others of a reply come at once."""
 _WORDS: Final = ("well", "then", "maybe", "so", "about that", "done", "hm")
 
 
@@ -46,7 +50,8 @@ class SimModel:
             raise SimulatedCrash("the adapter gave up")
         if world.roll(Fault.MODEL_UNAVAILABLE):
             raise RequestInvalid("simulated") if world.rng.random() < 0.2 else ProviderUnavailable("simulated")
-        blocks = self._blocks(json.loads(call.body)["messages"][-1]["content"])
+        last = json.loads(call.body)["messages"][-1]["content"]
+        blocks = self._blocks(last)
         await self._stream(blocks, sink)
         if world.roll(Fault.MODEL_TIMED_OUT):
             await anyio.sleep(DEADLINE_S + 1)
@@ -87,7 +92,7 @@ class SimModel:
     async def _stream(self, blocks: list[Json], sink: ReplySink) -> None:
         life, world = self._life, self._life.world
         loses = world.roll(Fault.MODEL_LOST)
-        for block in blocks:
+        for place, block in enumerate(blocks):
             if block["type"] == "text":
                 text = block["text"]
                 cut = world.rng.randrange(len(text) + 1)
@@ -97,7 +102,8 @@ class SimModel:
                     sink.text(piece)
                     if loses:
                         raise ProviderUnavailable("lost in the middle")
-            await self._take_time()
+            if place < _SLOW_BLOCKS:
+                await self._take_time()
             sink.block(canonical(block))
 
     async def _take_time(self) -> None:
@@ -112,6 +118,8 @@ class SimModel:
         rng = world.rng
         if world.roll(Fault.MODEL_EMPTY):
             return []
+        if world.roll(Fault.MODEL_MANY_CALLS):
+            return [self._use("dance", {}) for _ in range(MAX_BATCH_RECORDS + 1)]
         blocks: list[Json] = []
         if world.roll(Fault.MODEL_BLANK):
             blocks.append({"type": "text", "text": "  \n"})
@@ -122,6 +130,9 @@ class SimModel:
                 blocks.append({"type": "thinking", "thinking": "hm", "signature": "s"})
             blocks.append({"type": "text", "text": " ".join(rng.choices(_WORDS, k=rng.randint(1, 12)))})
         blocks.extend(self._call() for _ in range(rng.choice((1, 1, 2, 3)) if asks else 0))
+        if (handle := _HANDLE.search(json.dumps(last))) and rng.random() < 0.3:
+            world.saw(Sight.RESULT_READ_ON)
+            blocks.append(self._use("read_result", {"handle": handle[1]}))
         return blocks
 
     def _call(self) -> Json:
@@ -130,6 +141,10 @@ class SimModel:
         if world.roll(Fault.MODEL_BAD_INPUT):
             arguments = world.rng.choice(([1], "text", None, {"which": 1}, {"what": 1}, {}))
         name = "dance" if world.roll(Fault.MODEL_UNKNOWN_TOOL) else world.rng.choice(_TOOLS)
+        return self._use(name, arguments)
+
+    def _use(self, name: str, arguments: Any) -> Json:
+        world = self._life.world
         world.counts["call ids"] += 1
         return {"type": "tool_use", "id": f"toolu_{world.counts['call ids']}", "name": name, "input": arguments}
 

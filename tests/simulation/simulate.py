@@ -22,7 +22,7 @@ import structlog
 from tests.simulation import deterministic
 from tests.simulation.chaos import Chaos, Stepper
 from tests.simulation.clients import Client
-from tests.simulation.faults import Sight
+from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import ANSWER_WITHIN_S, Engine, Life
 from tests.simulation.media import Medium, MemoryMedium, SqliteMedium
 from tests.simulation.model import DEADLINE_S, SimModel, key_of
@@ -190,10 +190,12 @@ class Simulation:
         plan = self.world.plan
         async with self.medium.open(life) as store:
             bus = SimBus(LocalBus(), life)
+            has_changed = self.world.roll(Fault.HOME_CHANGED)
+            system = f"You are a clerk, as of {life.name}." if has_changed else "You are a clerk."
             agent = Agent(
-                AgentDefinition(name="clerk", system="You are a clerk.", model={"kind": "sim"}, default=True),
+                AgentDefinition(name="clerk", system=system, model={"kind": "sim"}, default=True),
                 model=SimModel(life, holders=self.medium.holder),
-                toolbox=toolbox_of(life, self.ledger),
+                toolbox=toolbox_of(life, self.ledger, without="file" if has_changed else ""),
             )
             parts = ActorParts(
                 store=store,  # type: ignore[arg-type]  # stands for one, method by method
@@ -225,6 +227,8 @@ class Simulation:
         evidence.journals = self.medium.journals()
         evidence.has_leases = self.medium.has_leases
         evidence.attempts_max = StepOptions().attempts_max
+        evidence.rounds_max = self.world.plan.step_limit
+        evidence.queue_max = self.world.plan.unprocessed_max
 
 
 def simulate(world: str, seed: int, *, is_traced: bool = False, planted: Planted | None = None) -> Outcome:

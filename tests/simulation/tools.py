@@ -234,8 +234,9 @@ class SimToolbox:
         return answer
 
 
-def toolbox_of(life: Life, ledger: Ledger) -> SimToolbox:
-    """The toolbox of one life; its tools are asynchronous, so no thread is ever started."""
+def toolbox_of(life: Life, ledger: Ledger, *, without: str) -> SimToolbox:
+    """The toolbox of one life, but for one tool; they are asynchronous, so no thread is ever started."""
     blobs: Blobs = SimBlobs(ledger, life)
+    tools = [tool for tool in tools_of(life, ledger) if tool.name != without]
     options = ToolOptions(deadline_s=DEADLINE_S, result_cap_bytes=RESULT_CAP_MIN_BYTES, blob_deadline_s=DEADLINE_S)
-    return SimToolbox(ToolRegistry(tools_of(life, ledger), blobs=blobs, options=options).toolbox(), life, ledger)
+    return SimToolbox(ToolRegistry(tools, blobs=blobs, options=options).toolbox(), life, ledger)

@@ -35,6 +35,7 @@ def judge_store(case: Case) -> Iterator[Violation]:
     committed = [(commit.first_seq, commit.last_seq) for commit in case.commits]
     if rows != committed:
         yield case.broken("numbers", f"rows {rows[-3:]} are not what was committed, {committed[-3:]}")
+    yield from _bounds(case)
     yield from _fences(case)
     yield from _renewals(case)
     for commit in case.commits:
@@ -50,6 +51,20 @@ def judge_store(case: Case) -> Iterator[Violation]:
     index = {id_: receipt["event"] for id_, receipt in case.journal.receipts.items()}
     if events != index:
         yield case.broken("index", f"receipts {sorted(index.items() ^ events.items())} differ from the journal")
+
+
+def _bounds(case: Case) -> Iterator[Violation]:
+    """Nothing grows beyond its bound."""
+    evidence, story = case.evidence, case.story
+    if story.queue_max > evidence.queue_max:
+        yield case.broken("unbounded", f"{story.queue_max} messages waited, allowed are {evidence.queue_max}")
+    for turn in story.turns.values():
+        if turn.round > evidence.rounds_max:
+            yield case.broken(
+                "unbounded", f"turn {turn.number} has {turn.round} rounds, {evidence.rounds_max} are allowed"
+            )
+        if (attempt := max((number for _, _, number in turn.attempts), default=1)) > evidence.attempts_max:
+            yield case.broken("unbounded", f"turn {turn.number} made attempt {attempt} at one step")
 
 
 def _fences(case: Case) -> Iterator[Violation]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.support.oracle_case import NEVER, Case
-from tests.support.oracle_evidence import Command, Json, ModelCall, Violation
+from tests.support.oracle_evidence import Command, Delta, Json, ModelCall, Violation
 
 _NOTHING_RECORDED = frozenset({"busy", "rejected", "unknown_agent", "empty_message"})
 """Answers after which the message is in no journal."""
@@ -52,6 +52,8 @@ def _message(case: Case, id_: str, commands: list[Command]) -> Iterator[Violatio
     for command in receipts:
         if command.value["event"] != record["event"]:
             yield case.broken("receipt", f"message {id_} is event {record['event']}, receipt: {command.value}")
+        if command.value["position"] != (position := case.story.positions[id_]):
+            yield case.broken("receipt", f"message {id_} had {position} ahead of it, receipt: {command.value}")
         if command.answered < case.durable(record["seq"]):
             yield case.broken("ack_before_commit", f"message {id_} was acknowledged before record {record['seq']}")
     if any(command.value != receipts[0].value for command in receipts):
@@ -121,8 +123,17 @@ def _deltas(case: Case) -> Iterator[Violation]:
     for delta in case.deltas:
         if delta.moment < durable.get((delta.life, delta.call), NEVER):
             yield case.broken("delta_before_commit", f"{delta.life} showed text of call {delta.call} too early")
+        turn = case.story.turns.get(int(delta.call.partition("-")[0]))
+        if turn is not None and _ended_by(case, turn.end_seq, delta):
+            yield case.broken("delta_after_end", f"{delta.life} showed text of call {delta.call} after its turn")
     for call in case.model_calls:
         yield from _said(case, call)
+
+
+def _ended_by(case: Case, end_seq: int, delta: Delta) -> bool:
+    """Whether the life that shows a piece had ended the turn itself."""
+    commit = case.commit_of(end_seq)
+    return commit is not None and commit.life == delta.life and commit.moment < delta.moment
 
 
 def _said(case: Case, call: ModelCall) -> Iterator[Violation]:

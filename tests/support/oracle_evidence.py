@@ -220,6 +220,10 @@ class Evidence:
     has_leases: bool = True
     """Whether every grant carries a fence of its own; without, a fence is that of the process's start."""
     attempts_max: int = 3
+    rounds_max: int = 25
+    """Model calls of one turn, repeats not counted."""
+    queue_max: int = 32
+    """Messages that may wait."""
     unanswered: list[str] = field(default_factory=list)
     """What the clients never got an answer to, although they asked until the end."""
 

@@ -65,6 +65,8 @@ class Turn:
     reply: list[Json] | None = None
     open_calls: list[str] = field(default_factory=list)
     """Of the open round, in the model's order, with or without a result."""
+    is_interrupted: bool = False
+    """A message asked to be next, so nothing new may begin."""
 
 
 @dataclass(slots=True)
@@ -108,6 +110,10 @@ class Story:
         """Turns that took a message, by its id."""
         self.at_rest: list[bool] = [True]
         """After each record, by seq."""
+        self.queue_max = 0
+        """The most messages that ever waited."""
+        self.positions: dict[str, int] = {}
+        """How many turns and messages were ahead of each message."""
         self.events: dict[int, Json] = {}
         """Public records by event number."""
         self._queue: list[_Waiting] = []
@@ -175,6 +181,10 @@ class Story:
             self._queue.insert(ahead, waiting)
         else:
             self._queue.append(waiting)
+        if self._turn is not None:
+            self._turn.is_interrupted |= when_busy == "interrupt"
+        self.positions[id_] = self._queue.index(waiting) + (self._turn is not None)
+        self.queue_max = max(self.queue_max, len(self._queue))
 
     def _turn_prepared(self, record: Json, seq: int) -> None:
         number, messages = record.get("turn", 0), record["messages"]
@@ -203,12 +213,24 @@ class Story:
             return None
         return self._turn
 
+    def _beginning(self, record: Json, seq: int) -> Turn | None:
+        """The running turn, in which something begins."""
+        turn = self._running(record, seq)
+        if turn is not None and turn.is_interrupted:
+            self._broken("interrupt_ignored", seq, f"{record['kind']} in a turn that was asked to make way")
+        return turn
+
     def _attempt_started(self, record: Json, seq: int) -> None:
-        if (turn := self._running(record, seq)) is not None:
-            turn.attempts[record["step"], record["round"], record["attempt"]] = seq
+        if (turn := self._beginning(record, seq)) is None:
+            return
+        step, round_, attempt = record["step"], record["round"], record["attempt"]
+        before = [number for name, at, number in turn.attempts if (name, at) == (step, round_)]
+        if round_ != turn.round or attempt != max(before, default=1) + 1:
+            self._broken("journal_order", seq, f"attempt {attempt} at {step} of round {round_} follows {before}")
+        turn.attempts[step, round_, attempt] = seq
 
     def _model_requested(self, record: Json, seq: int) -> None:
-        if (turn := self._running(record, seq)) is None:
+        if (turn := self._beginning(record, seq)) is None:
             return
         joined, is_new = record.get("joined", []), record["round"] != turn.round
         if is_new and record["round"] != turn.round + 1:
@@ -243,6 +265,7 @@ class Story:
         self._running(record, seq)
 
     def _tool_started(self, record: Json, seq: int) -> None:
+        self._beginning(record, seq)
         call = self._open_call(record, seq)
         if call is not None:
             if call.started_seq:
