@@ -163,6 +163,7 @@ class TestInputOutputErrors:
 
     def test_the_log_is_folded_into_the_database_before_anyone_is_answered(self, medium: Medium) -> None:
         medium.commit(append())
+        assert medium.journal() == opening()  # the reader's connection keeps the log when the writer's is closed
         log = medium.path.with_name("torpor.db-wal")
         assert log.stat().st_size > 0
         medium.db.before = fails_once("INSERT", EIO, "disk I/O error")
@@ -263,6 +264,12 @@ class TestOneBadRequest:
             assert medium.reader.describe(KEY) is None
         assert len(medium.connections) == 1
 
+    def test_it_costs_the_others_no_flush_of_their_own(self, medium: Medium) -> None:
+        before = commits_in_log(medium.path)
+        good = [append(key=conversation(number)) for number in range(2, 11)]
+        assert kinds(medium.commit(*good, append([message(9, event=7)]))).count(WrongSequence) == 1
+        assert commits_in_log(medium.path) == before + 1
+
     def test_two_appends_to_one_place_in_one_group_leave_the_first(self, medium: Medium) -> None:
         outcomes = medium.commit(append(batch_id="first"), append(batch_id="second"), AskHead(key=KEY))
         assert kinds(outcomes) == [type(None), WrongSequence, Head]
@@ -280,3 +287,11 @@ class TestOneBadRequest:
         assert kinds(outcomes) == [WrongSequence, *[type(None)] * 5]
         assert medium.reader.load(KEY).snapshot == Snapshot(seq=2, version=1, data=b"in time")
         assert medium.journal() == (*opening(), requested(3))
+
+
+def commits_in_log(path: Path) -> int:
+    """Transactions in the write-ahead log: a frame of each carries the size of the database after it."""
+    log = path.with_name(path.name + "-wal").read_bytes()
+    page_bytes = int.from_bytes(log[8:12], "big")
+    frames = range(32, len(log), 24 + page_bytes)
+    return sum(int.from_bytes(log[at + 4 : at + 8], "big") > 0 for at in frames)

@@ -2,8 +2,9 @@
 
 Above: a driver, either the writer thread or a task. Below: one SQLite connection, replaced when the medium fails.
 
-When one request of a group cannot be carried out, the group is rolled back and done again with a savepoint for each,
-so that it fails alone; and when one touches a damaged page, which ends a transaction, with a transaction for each.
+A request is one statement, and a statement that fails is undone whole. So when one request of a group cannot be carried
+out, the group is rolled back and done again one by one in one transaction, and that one fails alone; when it touched a
+damaged page, which ends a transaction, each gets a transaction of its own.
 When the medium fails, the whole group does: a full disk and a held lock mean that nothing was written; after an I/O
 error the connection is replaced, and the heads are read before anyone is answered.
 """
@@ -104,7 +105,7 @@ def _commit(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome
 
 
 def _written(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
-    for way in (_together, _in_savepoints):
+    for way in (_together, _one_by_one):
         try:
             return way(db, requests)
         except FAULTS as exc:
@@ -135,35 +136,26 @@ def _together(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outco
     return outcomes
 
 
-def _in_savepoints(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
+def _one_by_one(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
     """One transaction, in which what is refused changes nothing and becomes its own outcome; damage raises."""
-    outcomes: list[Outcome] = []
     db.execute("BEGIN IMMEDIATE")
-    for request in requests:
-        db.execute("SAVEPOINT one")
-        try:
-            outcomes.append(carry_out(db, request))
-        except FAULTS as exc:
-            if not concerns_one(exc) or is_damage(exc):
-                raise
-            db.execute("ROLLBACK TO one")
-            outcomes.append(why_refused(db, request, exc))
-        db.execute("RELEASE one")
+    outcomes = [_tried(db, request, accept_damage=False) for request in requests]
     db.execute("COMMIT")
     return outcomes
 
 
 def _each_alone(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
     """A transaction for each, so that damage ends no other's."""
-    outcomes: list[Outcome] = []
-    for request in requests:
-        try:
-            outcomes.append(carry_out(db, request))
-        except FAULTS as exc:
-            if not concerns_one(exc):
-                raise
-            outcomes.append(why_refused(db, request, exc))
-    return outcomes
+    return [_tried(db, request, accept_damage=True) for request in requests]
+
+
+def _tried(db: sqlite3.Connection, request: Request, *, accept_damage: bool) -> Outcome:
+    try:
+        return carry_out(db, request)
+    except FAULTS as exc:
+        if not concerns_one(exc) or (is_damage(exc) and not accept_damage):
+            raise
+        return why_refused(db, request, exc)
 
 
 def _answer_after_failure(db: sqlite3.Connection, request: Request, error: StoreError) -> Outcome:
