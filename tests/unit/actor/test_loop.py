@@ -8,7 +8,10 @@ import pytest
 from tests.support.doubles import Gate, calls, echo, reads, says, stops_at, use, waits, writes
 from tests.support.engine import KEY, Engine, receipt_of, running_engine
 from torpor.actor.options import ActorOptions
+from torpor.conversation.publish import event_of, text_of
 from torpor.errors import Busy, ClientError, NothingToCancel, Rejected, UnknownAgent
+from torpor.records.commands import SendMessage
+from torpor.records.events import MessageReceivedEvent
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
     ConversationCreated,
@@ -357,3 +360,32 @@ async def test_a_running_tool_tells_the_clients_how_it_goes() -> None:
         await engine.send("pay")
         await heard.until(TurnFinished)
         assert [(progress.name, progress.text) for progress in heard.progress] == [("pay", "half way")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "naïve \U0001f469\u200d\U0001f467",
+        "two\nlines\ttab\r\n",
+        'quo"te \\ {"a":[1]}',
+        "nul\u2400 \ufffd",
+        "\u202eright to left",
+        "x" * 100_000,
+    ],
+    ids=["emoji", "lines", "json", "cleaned", "bidi", "long"],
+)
+async def test_text_is_kept_verbatim_in_journal_event_and_request(text: str) -> None:
+    command = SendMessage(message_id=MessageId("m"), principal="ann", text=text, cleaned=2)
+    async with running_engine(says(text)) as engine:
+        heard = engine.watch()
+        await receipt_of(engine.supervisor.post(KEY, command))
+        await heard.until(TurnFinished)
+        event = event_of(heard.of(MessageReceived)[0])
+        assert isinstance(event, MessageReceivedEvent)
+        assert (event.text, event.cleaned) == (text, 2)
+        assert heard.said() == {"1-1-1": text}
+        await engine.ask("and again")
+        said = [message["content"][0]["text"] for message in engine.model.requests[-1]["messages"]]
+        assert said == [text, text, "and again"]
+        (stored,) = [record for record in await engine.records_of(MessageReceived) if record.message_id == "m"]
+        assert text_of(stored.blocks) == text
