@@ -7,6 +7,7 @@ write through the one ``Journal``. Whatever goes wrong ends the actor, never a s
 comes next.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
@@ -73,23 +74,24 @@ class Actor:
         "_interpreter",
         "_is_resting",
         "_journal",
+        "_on_rest",
         "_parts",
         "_recovers",
         "_snapshot",
         "_stray_count",
         "_unanswered",
-        "idle_since_s",
         "key",
         "mailbox",
         "state",
     )
 
-    def __init__(self, key: ConversationKey, parts: ActorParts) -> None:
+    def __init__(self, key: ConversationKey, parts: ActorParts, *, on_rest: Callable[["Actor"], None]) -> None:
+        """Args: on_rest: is told whenever the actor has nothing left to do."""
         self.key = key
         self.mailbox = Mailbox(capacity=parts.actor.mailbox_capacity, retry_after_s=parts.actor.busy_retry_after_s)
         self.state = ActorState.THAWING
-        self.idle_since_s = parts.clock.monotonic_s()
         self._parts = parts
+        self._on_rest = on_rest
         self._journal: Journal | None = None
         self._interpreter: Interpreter | None = None
         self._snapshot = ConversationState()
@@ -112,7 +114,7 @@ class Actor:
         other exception is a crash; commands without an answer are still to be failed with ``abandon``.
         """
         journal = await self._thawed(lease)
-        self._signal(Signal.LOADED)
+        self._rest(Signal.LOADED)
         self._recovers = self._has_work(journal)
         while True:
             while self._has_work(journal):  # again: a command may be taken while the last turn comes to rest
@@ -205,8 +207,7 @@ class Actor:
             self._is_resting = True
             self.mailbox.wake()
         self._interpreter = None
-        self.idle_since_s = parts.clock.monotonic_s()
-        self._signal(Signal.RESTED)
+        self._rest(Signal.RESTED)
 
     async def _serve_beside(self, journal: Journal) -> None:
         """Take commands while turns run, and see every commit land that nobody else waits for."""
@@ -323,6 +324,10 @@ class Actor:
     def _look_again(self) -> None:
         if self._changed is not None:
             self._changed.set()
+
+    def _rest(self, signal: Signal) -> None:
+        self._signal(signal)
+        self._on_rest(self)
 
     def _signal(self, signal: Signal) -> None:
         self.state = next_state(self.state, signal)

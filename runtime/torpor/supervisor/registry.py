@@ -9,8 +9,9 @@ same id); a conversation that is still due is started again after a growing paus
 or whose journal cannot be trusted, is quarantined.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import takewhile
 
 import anyio
 import anyio.abc
@@ -68,7 +69,9 @@ class Supervisor:
         self._stopping = anyio.Event()
         self._emptied = anyio.Event()
         self._has_lapsing_leases = False
-        self._next_look_s = parts.clock.monotonic_s()
+        self._resting: dict[Actor, float] = {}
+        self._packed: dict[Actor, float] = {}
+        # Both: since when, in this order, some of them awake again; a turn moves its actor to the end of the first.
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Supervisor"]:
@@ -94,7 +97,7 @@ class Supervisor:
         reply = PendingReply(command)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(Actor(key, self._parts))
+            entry = self._entries[key] = _Entry(Actor(key, self._parts, on_rest=self._rested))
             entry.actor.mailbox.offer(reply)
             self._start(entry)
         elif entry.actor.mailbox.is_closed or entry.actor.state is ActorState.STOPPED:
@@ -166,6 +169,7 @@ class Supervisor:
         except Exception as exc:  # noqa: BLE001  the actor edge: one conversation's failure stays its own
             error, restart_s = await self._crashed(entry, root_cause(exc))
         finally:
+            self._forget_rest(actor)
             if actor.state is not ActorState.STOPPED:
                 actor.abandon(error)
         return error, restart_s
@@ -185,7 +189,7 @@ class Supervisor:
 
     def _succeed(self, entry: _Entry) -> None:
         """Start the next incarnation with the commands that waited for it."""
-        actor = Actor(entry.actor.key, self._parts)
+        actor = Actor(entry.actor.key, self._parts, on_rest=self._rested)
         waiting, entry.next = entry.next, []
         for reply in waiting or [PendingReply(Wake())]:
             actor.mailbox.offer(reply)
@@ -258,26 +262,25 @@ class Supervisor:
             else:
                 entry.lease = renewed if entry.holds(lease) else entry.lease
 
+    def _rested(self, actor: Actor) -> None:
+        self._forget_rest(actor)
+        self._resting[actor] = self._parts.clock.monotonic_s()
+
+    def _forget_rest(self, actor: Actor) -> None:
+        self._resting.pop(actor, None)
+        self._packed.pop(actor, None)
+
     def _passivate(self) -> None:
-        """Let actors sleep, or pack them, once they idled for long; none is looked at before the first of them may."""
+        """Pack those that rest, then let them sleep; a look costs as much as there is to do."""
         now_s = self._parts.clock.monotonic_s()
-        if now_s < self._next_look_s:
-            return
-        first_after_s = min(self._options.pack_after_s, self._options.idle_timeout_s)
-        next_look_s = now_s + first_after_s
-        for entry in self._entries.values():
-            actor = entry.actor
-            if actor.state is not ActorState.IDLE or len(actor.mailbox):
-                continue
-            idle_s = now_s - actor.idle_since_s
-            if idle_s >= self._options.idle_timeout_s:
-                actor.mailbox.offer_last(PendingReply(Hibernate()))
-            elif idle_s >= self._options.pack_after_s:
-                actor.pack()
-                next_look_s = min(next_look_s, actor.idle_since_s + self._options.idle_timeout_s)
-            else:
-                next_look_s = min(next_look_s, actor.idle_since_s + first_after_s)
-        self._next_look_s = next_look_s
+        idle_timeout_s = self._options.idle_timeout_s
+        for actor, since_s in _idle_until(now_s - min(self._options.pack_after_s, idle_timeout_s), self._resting):
+            actor.pack()
+            del self._resting[actor]
+            self._packed[actor] = since_s
+        for actor, _ in _idle_until(now_s - idle_timeout_s, self._packed):
+            actor.mailbox.offer_last(PendingReply(Hibernate()))
+            del self._packed[actor]
 
     async def _claim(self) -> None:
         """Wake what is due and has no actor here, whether or not a client asks for it."""
@@ -301,6 +304,12 @@ class Supervisor:
 
     def _unavailable(self, why: str) -> Unavailable:
         return Unavailable(why, retry_after_s=self._options.unavailable_retry_after_s)
+
+
+def _idle_until(moment_s: float, resting: Mapping[Actor, float]) -> list[tuple[Actor, float]]:
+    """Those that came to rest at ``moment_s`` or before and have had nothing to do since; longest first."""
+    long_enough = takewhile(lambda item: item[1] <= moment_s, resting.items())
+    return [item for item in long_enough if item[0].state is ActorState.IDLE and not len(item[0].mailbox)]
 
 
 def root_cause(exc: Exception) -> Exception:
