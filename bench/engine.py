@@ -1,5 +1,6 @@
 """An engine to measure: the real supervisor, actors, turn loop, bus and SQLite store around an instant model."""
 
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from typing import Final
 import anyio
 import structlog
 
-from bench.work import SYSTEM_PROMPT, TURN, InstantModel, InstantTools, Shape, prose
+from bench.work import SYSTEM_PROMPT, TURN, InstantModel, InstantTools, Shape, message
 from torpor.actor.loop import ActorParts
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
@@ -55,7 +56,8 @@ class Talker:
         """Send a message and wait for its receipt."""
         self._said += 1
         self._done = anyio.Event()
-        command = SendMessage(message_id=MessageId(f"m_{self._said}"), principal="ada", text=self._engine.text)
+        text = message(self.key.conversation, self._said, self._engine.shape)
+        command = SendMessage(message_id=MessageId(f"m_{self._said}"), principal="ada", text=text)
         await self._engine.supervisor.deliver(self.key, command)
 
     async def finished(self) -> None:
@@ -84,11 +86,11 @@ class Talker:
 class Engine:
     """What a benchmark holds in its hands."""
 
-    def __init__(self, supervisor: Supervisor, *, store: Store, bus: LocalBus, text: str) -> None:
+    def __init__(self, supervisor: Supervisor, *, store: Store, bus: LocalBus, shape: Shape) -> None:
         self.supervisor = supervisor
         self.store = store
         self.bus = bus
-        self.text = text
+        self.shape = shape
 
     def talker(self, name: str) -> Talker:
         return Talker(ConversationKey("clinic", "ada", name), self)
@@ -122,4 +124,6 @@ async def running_engine(
             actor=ActorOptions(),
         )
         async with Supervisor(parts, holder="bench", options=options).running() as supervisor:
-            yield Engine(supervisor, store=store, bus=bus, text=prose(shape.user_chars))
+            gc.collect()
+            gc.freeze()  # as a server does once it has started
+            yield Engine(supervisor, store=store, bus=bus, shape=shape)

@@ -17,18 +17,15 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import msgspec
-from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from bench.work import TURN, Script, Shape, prose
+from bench.work import Script, prose
 from torpor.records.blocks import Block, head_of, text_block, tool_result_block
 
 _SCHEMA: Final = """CREATE TABLE IF NOT EXISTS journal(
     id INTEGER PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
     UNIQUE(conversation, seq))"""
 _INSERT: Final = "INSERT INTO journal(conversation, seq, body) VALUES(?, ?, ?)"
-_GROUP_LIMIT: Final = 256
-_MAILBOX: Final = 64
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -50,14 +47,18 @@ class Writer:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(_SCHEMA)
-        while (row := self.rows.get()) is not None:
-            group = [row]
-            while len(group) < _GROUP_LIMIT and self.rows.qsize() and (row := self.rows.get()) is not None:
-                group.append(row)
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_INSERT, [row[:3] for row in group])
-            connection.execute("COMMIT")
-            anyio.from_thread.run_sync(_wake, [row[3] for row in group], token=self._token)
+        is_open = True
+        while is_open:
+            group = [self.rows.get()]
+            while self.rows.qsize():
+                group.append(self.rows.get())
+            rows = [row for row in group if row is not None]
+            is_open = len(rows) == len(group)
+            if rows:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(_INSERT, [row[:3] for row in rows])
+                connection.execute("COMMIT")
+                anyio.from_thread.run_sync(_wake, [row[3] for row in rows], token=self._token)
         connection.close()
 
 
@@ -118,23 +119,6 @@ def writing(path: Path) -> Iterator[Writer]:
     finally:
         writer.rows.put(None)
         thread.join()
-
-
-class Talker:
-    """A client of one floor conversation; like ``engine.Talker``."""
-
-    def __init__(
-        self, name: str, writer: Writer, tasks: TaskGroup, *, latency_s: float = 0.0, shape: Shape = TURN
-    ) -> None:
-        self._text = prose(shape.user_chars)
-        self._send, inbox = anyio.create_memory_object_stream[tuple[str, anyio.Event]](_MAILBOX)
-        self.conversation = Conversation(name, writer, Script(shape), latency_s=latency_s)
-        tasks.start_soon(self.conversation.run, inbox)
-
-    async def turn(self) -> None:
-        done = anyio.Event()
-        await self._send.send((self._text, done))
-        await done.wait()
 
 
 def load(path: Path, name: str) -> list[Said]:

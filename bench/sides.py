@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 
 from bench import floor
 from bench.engine import Engine, running_engine
 from bench.measure import Figures
-from bench.work import InstantModel
+from bench.work import TURN, InstantModel, Script, Shape, message
 from torpor.store.sqlite.connection import DATABASE_FILE
 
+_MAILBOX: Final = 64
 TOGETHER: Final = 100
 """Conversations at once, where a row says so."""
 
@@ -25,6 +27,25 @@ class Talks(Protocol):
     """A conversation as its client sees it, the floor's or the engine's."""
 
     async def turn(self) -> None: ...
+
+
+class FloorTalker:
+    """A client of one conversation of the floor; starts its task."""
+
+    def __init__(
+        self, name: str, writer: floor.Writer, tasks: TaskGroup, *, latency_s: float = 0.0, shape: Shape = TURN
+    ) -> None:
+        self._name = name
+        self._shape = shape
+        self._said = 0
+        self._send, inbox = anyio.create_memory_object_stream[tuple[str, anyio.Event]](_MAILBOX)
+        tasks.start_soon(floor.Conversation(name, writer, Script(shape), latency_s=latency_s).run, inbox)
+
+    async def turn(self) -> None:
+        done = anyio.Event()
+        self._said += 1
+        await self._send.send((message(self._name, self._said, self._shape), done))
+        await done.wait()
 
 
 class Side:
@@ -69,7 +90,7 @@ async def both_sides(folder: Path, *, latency_s: float = 0.0) -> AsyncIterator[S
             async with running_engine(folder, model=InstantModel(latency_s=latency_s)) as engine:
                 yield Sides(
                     Side(
-                        "floor", lambda name: floor.Talker(name, writer, tasks, latency_s=latency_s), database=database
+                        "floor", lambda name: FloorTalker(name, writer, tasks, latency_s=latency_s), database=database
                     ),
                     Side("torpor", engine.talker, database=folder / DATABASE_FILE),
                     engine,

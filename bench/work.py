@@ -31,6 +31,11 @@ class Shape(NamedTuple):
     reply_chars: int = 900
 
 
+def message(name: str, number: int, shape: Shape) -> str:
+    """What the user says: never the same twice, so that nothing shares memory by chance."""
+    return f"{name} {number} {prose(shape.user_chars)}"[: shape.user_chars]
+
+
 TURN: Final = Shape()
 SMALL_TURN: Final = Shape(tools=0, reply_chars=430)
 """Twenty of them are the 11 KB of text that memory is measured with."""

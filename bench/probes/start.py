@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.measure import Figures, environment, resident_bytes
 
-_SAMPLES: Final = 3
+_SAMPLES: Final = 5
 _START_S: Final = 20.0
 _CORE: Final = "import torpor.app"
 
