@@ -178,7 +178,7 @@ async def test_what_a_snapshot_costs_stays_in_proportion_to_the_text() -> None:
 
 
 async def test_a_tail_is_never_longer_than_its_share_of_the_snapshot() -> None:
-    text = "x" * 3000
+    text, kept = "x" * 3000, 0
     async with running_engine() as engine:
         for number in range(60):
             await engine.ask(f"{number} {text}")
