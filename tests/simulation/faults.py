@@ -98,12 +98,6 @@ class Sight(StrEnum):
     RELOADED = "reloaded"
 
 
-LEASES_ONLY = frozenset(
-    {Sight.LEASE_TAKEN_OVER, Sight.LEASE_REFUSED, Sight.RENEWED_TOO_LATE, Sight.APPEND_FENCED, Sight.SNAPSHOT_FENCED}
-    | {Sight.RESENT_ELSEWHERE}
-)
-"""Seen only where two processes share one store."""
-
 _ABOUT = {
     Fault.STORE_LOST_REPLY: 0.03,
     Fault.STORE_UNAVAILABLE: 0.03,

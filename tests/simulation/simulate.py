@@ -38,7 +38,7 @@ from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.conversation import steps
 from torpor.conversation.snapshot import decode_snapshot
-from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.state import BadHistory, ConversationState, fold
 from torpor.conversation.steps import FinishTurn, Step, StepOptions
 from torpor.errors import StoreError
 from torpor.records.journal import JournalRecord
@@ -253,7 +253,11 @@ def snapshots_that_differ(world: World) -> Iterator[Violation]:
         records = iter(msgspec.json.decode(canonical(records_of(journal.rows)), type=list[JournalRecord]))
         own = (snapshot for owner, snapshot in world.snapshots if owner == key)
         for snapshot in sorted(own, key=lambda snapshot: snapshot.seq):
-            state = fold(state, islice(records, snapshot.seq - state.seq))
+            try:
+                state = fold(state, islice(records, snapshot.seq - state.seq))
+            except BadHistory as exc:
+                yield Violation("snapshot_differs", f"{journal.conversation} record {snapshot.seq}", f"no fold: {exc}")
+                break
             if decode_snapshot(snapshot.data) != state:
                 yield Violation("snapshot_differs", f"{journal.conversation} record {snapshot.seq}", "is not the fold")
 

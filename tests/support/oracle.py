@@ -5,6 +5,7 @@ Promises about one conversation are judged one conversation at a time, over the 
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.support.oracle_case import Case
 from tests.support.oracle_clients import judge_clients
@@ -69,6 +70,8 @@ def _bounds(case: Case) -> Iterator[Violation]:
 
 def _fences(case: Case) -> Iterator[Violation]:
     """One writer per fence: nothing is taken from a fence older than the last one granted."""
+    if case.evidence.has_leases and any(a.fence >= b.fence for a, b in pairwise(case.grants)):
+        yield case.broken("fence_reused", f"fences were granted as {[grant.fence for grant in case.grants]}")
     newest = 0
     for commit in case.commits:
         if commit.fence < newest:

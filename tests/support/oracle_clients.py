@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from tests.support.oracle_case import NEVER, Case
 from tests.support.oracle_evidence import Command, Delta, Json, ModelCall, Violation
+from tests.support.oracle_story import Turn
 
 _NOTHING_RECORDED = frozenset({"busy", "rejected", "unknown_agent", "empty_message"})
 """Answers after which the message is in no journal."""
@@ -128,12 +129,29 @@ def _deltas(case: Case) -> Iterator[Violation]:
             yield case.broken("delta_after_end", f"{delta.life} showed text of call {delta.call} after its turn")
     for call in case.model_calls:
         yield from _said(case, call)
+    for turn in case.story.turns.values():
+        yield from _kept(case, turn)
 
 
 def _ended_by(case: Case, end_seq: int, delta: Delta) -> bool:
     """Whether the life that shows a piece had ended the turn itself."""
     commit = case.commit_of(end_seq)
     return commit is not None and commit.life == delta.life and commit.moment < delta.moment
+
+
+def _kept(case: Case, turn: Turn) -> Iterator[Violation]:
+    """What a turn had said when it was cut is kept by whoever cut it."""
+    if (commit := case.commit_of(turn.end_seq)) is None or not turn.cut_call:
+        return
+    incarnation = case.incarnation_at(commit.moment)
+    shown = "".join(
+        delta.text
+        for delta in case.deltas
+        if (delta.life, delta.call) == (commit.life, turn.cut_call) and case.incarnation_at(delta.moment) == incarnation
+    )
+    # Blank blocks are shown and not kept.
+    if not "".join(turn.partial.split()).startswith("".join(shown.split())):
+        yield case.broken("partial_lost", f"turn {turn.number} had said {shown!r}, kept is {turn.partial!r}")
 
 
 def _said(case: Case, call: ModelCall) -> Iterator[Violation]:

@@ -36,7 +36,7 @@ def _effects(case: Case, call_id: str, call: Call | None, steps: list[ToolStep])
     for step in effects:
         if step.moment < case.durable(call.started_seq if call else 0):
             yield case.broken("write_before_started", f"call {call_id} of {step.tool} acted before its record")
-    if effects and call is not None and call.outcome not in {"succeeded", "unknown"}:
+    if effects and call is not None and call.finished_seq and call.outcome not in {"succeeded", "unknown"}:
         yield case.broken("effect_denied", f"call {call_id} of {call.name} took effect and ended as {call.outcome}")
 
 

@@ -65,6 +65,10 @@ class Turn:
     reply: list[Json] | None = None
     open_calls: list[str] = field(default_factory=list)
     """Of the open round, in the model's order, with or without a result."""
+    cut_call: str = ""
+    """The model call that the end of the turn left without a reply."""
+    partial: str = ""
+    """What was kept of it."""
     is_interrupted: bool = False
     """A message asked to be next, so nothing new may begin."""
 
@@ -306,6 +310,8 @@ class Story:
         if (turn := self._running(record, seq)) is None:
             return
         self._close_round(turn, seq)
+        turn.cut_call = turn.call
+        turn.partial = "".join(block.get("text", "") for block in record.get("partial", []))
         self._say("assistant", record.get("partial", []))
         self._notes.append(record["note"])
         self._end(turn, record, seq)
