@@ -46,6 +46,7 @@ class Journal:
         "_bus",
         "_clock",
         "_dedupe",
+        "_due_us",
         "_durable_seq",
         "_effects",
         "_flight",
@@ -83,6 +84,7 @@ class Journal:
         self._buffer: list[JournalRecord] = []
         self._dedupe: dict[MessageId, Receipt] = {}
         self._effects: list[tuple[int, Callable[[], None]]] = []
+        self._due_us: int | None = None
         self._flight: _Flight | None = None
         self._broken: StoreError | None = None
 
@@ -148,6 +150,8 @@ class Journal:
         now_us = self._clock.now_us()
         records, self._buffer = self._buffer[:MAX_BATCH_RECORDS], self._buffer[MAX_BATCH_RECORDS:]
         at_rest = not self._buffer and isinstance(next_step(self._state, Lane.TURN, self._steps, now_us), Rest)
+        # The mark stays as it is while it stands: a store rewrites its index only when it changes.
+        self._due_us = None if at_rest else self._due_us or now_us
         later = self._messages_waiting()
         batch_id = self._ids.new_id()
         ticket = self._store.append(
@@ -157,7 +161,7 @@ class Journal:
             batch_id=batch_id,
             records=records,
             dedupe={id_: receipt for id_, receipt in self._dedupe.items() if id_ not in later},
-            due_us=None if at_rest else now_us,
+            due_us=self._due_us,
         )
         self._handed_seq = records[-1].seq
         public = tuple(record for record in records if isinstance(record, PUBLIC_RECORDS))
