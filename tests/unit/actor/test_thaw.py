@@ -16,7 +16,7 @@ from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import StoredBatch, encode_records
-from torpor.store.contract import Head, Snapshot
+from torpor.store.contract import Head, Loaded, Snapshot
 from torpor.store.in_memory import InMemoryStore, MemoryData
 
 KEY = ConversationKey("acme", "ann", "c_1")
@@ -151,3 +151,31 @@ async def test_a_record_lost_in_the_middle_is_a_corrupt_journal() -> None:
         )
         with pytest.raises(JournalCorrupt, match="record 11 carries the number 12"):
             await thaw(store, KEY)
+
+
+class Careless(InMemoryStore):
+    """Gives whatever it is told to, as a store without checks of its own would."""
+
+    given = Loaded(head=Head(), snapshot=None, tail=(), tail_bytes=0)
+
+    async def load(self, key: ConversationKey, *, use_snapshot: bool = True) -> Loaded:
+        return self.given
+
+
+async def test_lost_records_are_noticed_though_the_store_does_not_look() -> None:
+    store = Careless(MemoryData())
+    snapshot = Snapshot(seq=HISTORY.state.seq, version=SNAPSHOT_VERSION, data=encode_snapshot(HISTORY.state))
+    store.given = Loaded(head=Head(seq=HISTORY.state.seq - 1, event=1), snapshot=snapshot, tail=(), tail_bytes=0)
+    with pytest.raises(JournalCorrupt, match="its snapshot stands at record"):
+        await thaw(store, KEY)
+
+
+@pytest.mark.parametrize(("seq", "event"), [(1, 0), (0, 1), (-1, 0)])
+async def test_a_head_that_the_fold_does_not_reach_is_noticed_though_the_store_does_not_look(
+    seq: int, event: int
+) -> None:
+    store = Careless(MemoryData())
+    head = Head(seq=HISTORY.state.seq + seq, event=HISTORY.state.event + event)
+    store.given = Loaded(head=head, snapshot=None, tail=tuple(HISTORY.journal), tail_bytes=0)
+    with pytest.raises(JournalCorrupt, match="it folds to record"):
+        await thaw(store, KEY)
