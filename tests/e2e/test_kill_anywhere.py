@@ -79,7 +79,8 @@ class Campaign:
     async def _run(self, plan: list[Fault]) -> None:
         self._runs += 1
         run = KillRun(self._folder / f"run-{self._runs}", conversations=self._conversations)
-        named = f"[{' '.join(map(str, plan))}]"
+        command = f"python -m tests.support.kill_run --conversations {self._conversations}"
+        named = f"[{command} {' '.join(map(str, plan))}]"
         try:
             reached = await run.survive(plan)
         except TimeoutError:

@@ -1,12 +1,17 @@
 """One run of the kill test: servers that are killed one after the other while visitors go through their scenario.
 
+    python -m tests.support.kill_run [--conversations N] [--folder DIR] append.after:model_replied#3 model.start ...
+
 Each server is told the point at which it is to be held; there it gets SIGKILL. The next one starts with another system
 prompt and without a client, until nothing is due any more; only then may the clients come back. After the last one has
 ended in peace the judges look at what is left: the database, the tools' book, the model's log, the clients' log.
 """
 
+import argparse
 import json
 import shutil
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from tests.support.server_process import Fault, ServerProcess, server_process
 from tests.support.visitor import Visitor
 from torpor.client.options import ClientOptions
 from torpor.client.torpor_client import TorporClient
+from torpor.operations.logs import LogOptions, configure_logs
 
 HOME = Path(__file__).parent / "kill_home"
 DEADLINE_S = 90.0
@@ -153,3 +159,23 @@ class KillRun:
                     self._visitors.append(visitor)
                     tasks.start_soon(visitor.live)
         self._are_done.set()
+
+
+async def main(argv: list[str]) -> int:
+    """Do one run again and say what the judges find; the folder stays."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.kill_run")
+    parser.add_argument("--conversations", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="a new one; by default one among the temporary files")
+    parser.add_argument("plan", nargs="*", type=Fault.named, help="point#passage, in order")
+    arguments = parser.parse_args(argv)
+    configure_logs(LogOptions(level="warning"))
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="torpor-kill-")) / "run"
+    run = KillRun(folder, conversations=arguments.conversations)
+    reached = await run.survive(arguments.plan)
+    faults = run.faults()
+    print(f"{folder}: reached {', '.join(map(str, reached)) or 'nothing'}", *faults or ["no faults"], sep="\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(anyio.run(main, sys.argv[1:]))

@@ -31,6 +31,12 @@ class Fault:
     def __str__(self) -> str:
         return f"{self.point}#{self.nth}"
 
+    @classmethod
+    def named(cls, name: str) -> "Fault":
+        """From its text."""
+        point, _, nth = name.partition("#")
+        return cls(point=point, nth=int(nth or 1))
+
 
 class ServerEnded(Exception):
     """The process ended by itself; its text is the end of what it logged."""
