@@ -6,6 +6,7 @@ do, so hours cost nothing. What runs must use no thread, no socket and no clock 
 anybody relies on it, that the installed trio still behaves so.
 """
 
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -24,11 +25,15 @@ def run(seed: int, main: Callable[[], Awaitable[T]], *, instruments: Sequence[tr
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # private, guarded by check
     scheduler._r.seed(seed)
+    collects = gc.isenabled()
+    gc.disable()  # a collection would run finalisers at a moment that the seed does not decide
     try:
         return anyio.run(main, backend="trio", backend_options=options)
     finally:
         scheduler._ALLOW_DETERMINISTIC_SCHEDULING = before[0]  # type: ignore[misc]
         scheduler._r.setstate(before[1])
+        if collects:
+            gc.enable()
 
 
 def check() -> None:

@@ -175,7 +175,7 @@ def plan_of(rng: Random) -> Plan:
         sends=rng.choice((2, 4, 6)),
         keeps_name=rng.random() < 0.5,
         lease_ttl_s=rng.choice((2.0, 4.0)),
-        sweep_s=rng.choice((0.5, 1.5)),
+        sweep_s=rng.choice((0.7, 1.5)),
         idle_timeout_s=rng.choice((0.5, 1.0, 4.0)),
         stop_deadline_s=rng.choice((0.5, 3.0)),
         cancel_grace_s=rng.choice((0.0, 0.5, 2.0)),

@@ -7,7 +7,8 @@ that answers *never* makes sure of it: another life that still means to act find
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -90,11 +91,10 @@ class SimBlobs:
 class _Act:
     """One run of one tool."""
 
-    def __init__(self, name: str, life: Life, ledger: Ledger, context: ToolContext) -> None:
+    def __init__(self, name: str, context: ToolContext) -> None:
         self._name = name
-        self._life = life
-        self._ledger = ledger
         self._context = context
+        self._life, self._ledger = _ACTING.get()
 
     async def perform(self, *, writes: bool, keeps_key: bool = False) -> str:
         life, world, ledger, key = self._life, self._life.world, self._ledger, self._context.idempotency_key
@@ -116,6 +116,21 @@ class _Act:
         await self._take_time()
         await self._be_late()
         return text + " at length" * 300 if world.roll(Fault.TOOL_LONG_RESULT) else text
+
+    async def probe(self) -> str | NeverHappened | None:
+        """What became of the call, as far as the outside world knows."""
+        life, ledger, key = self._life, self._ledger, self._context.idempotency_key
+        ledger.note(life, self._context, self._name, "probed")
+        await anyio.sleep(life.world.rng.choice((0.0, 0.05)))
+        await life.gate()
+        if life.world.roll(Fault.PROBE_UNKNOWN):
+            return None
+        if (text := ledger.done.get(key)) is not None:
+            life.world.saw(Sight.PROBE_KNOWN)
+            return text
+        life.world.saw(Sight.PROBE_NEVER)
+        ledger.entitled[key] = life.name
+        return NeverHappened()
 
     async def _effect(self, text: str) -> None:
         life, ledger, key = self._life, self._ledger, self._context.idempotency_key
@@ -140,60 +155,51 @@ class _Act:
             await self._life.gate()
 
 
-def tools_of(life: Life, ledger: Ledger) -> tuple[Tool[..., Any], ...]:
-    """All tools, as this life runs them."""
-
-    def act(name: str, context: ToolContext) -> _Act:
-        return _Act(name, life, ledger, context)
-
-    @tool(effect="read", deadline_s=DEADLINE_S)
-    async def look(what: str, context: ToolContext) -> str:
-        """Look something up."""
-        return await act("look", context).perform(writes=False)
-
-    @tool(deadline_s=DEADLINE_S)
-    async def pay(what: str, context: ToolContext) -> str:
-        """Pay for something."""
-        return await act("pay", context).perform(writes=True)
-
-    @tool(deadline_s=DEADLINE_S, accepts_key=True)
-    async def book(what: str, context: ToolContext) -> str:
-        """Book something."""
-        return await act("book", context).perform(writes=True, keeps_key=True)
-
-    @tool(deadline_s=DEADLINE_S)
-    async def ship(what: str, context: ToolContext) -> str:
-        """Ship something."""
-        return await act("ship", context).perform(writes=True)
-
-    @tool(deadline_s=DEADLINE_S, accepts_key=True)
-    async def file(what: str, context: ToolContext) -> str:
-        """File something."""
-        return await act("file", context).perform(writes=True, keeps_key=True)
-
-    @ship.probe
-    async def _(context: ToolContext) -> str | NeverHappened | None:
-        return await _probed("ship", life, ledger, context)
-
-    @file.probe
-    async def _(context: ToolContext) -> str | NeverHappened | None:
-        return await _probed("file", life, ledger, context)
-
-    return (look, pay, book, ship, file)
+_ACTING: Final = ContextVar[tuple[Life, Ledger]]("acting")
+"""On behalf of which life a tool runs; its toolbox says so."""
 
 
-async def _probed(name: str, life: Life, ledger: Ledger, context: ToolContext) -> str | NeverHappened | None:
-    ledger.note(life, context, name, "probed")
-    await anyio.sleep(life.world.rng.choice((0.0, 0.05)))
-    await life.gate()
-    if life.world.roll(Fault.PROBE_UNKNOWN):
-        return None
-    if (text := ledger.done.get(context.idempotency_key)) is not None:
-        life.world.saw(Sight.PROBE_KNOWN)
-        return text
-    life.world.saw(Sight.PROBE_NEVER)
-    ledger.entitled[context.idempotency_key] = life.name
-    return NeverHappened()
+@tool(effect="read", deadline_s=DEADLINE_S)
+async def look(what: str, context: ToolContext) -> str:
+    """Look something up."""
+    return await _Act("look", context).perform(writes=False)
+
+
+@tool(deadline_s=DEADLINE_S)
+async def pay(what: str, context: ToolContext) -> str:
+    """Pay for something."""
+    return await _Act("pay", context).perform(writes=True)
+
+
+@tool(deadline_s=DEADLINE_S, accepts_key=True)
+async def book(what: str, context: ToolContext) -> str:
+    """Book something."""
+    return await _Act("book", context).perform(writes=True, keeps_key=True)
+
+
+@tool(deadline_s=DEADLINE_S)
+async def ship(what: str, context: ToolContext) -> str:
+    """Ship something."""
+    return await _Act("ship", context).perform(writes=True)
+
+
+@tool(deadline_s=DEADLINE_S, accepts_key=True)
+async def file(what: str, context: ToolContext) -> str:
+    """File something."""
+    return await _Act("file", context).perform(writes=True, keeps_key=True)
+
+
+@ship.probe
+async def became_of_ship(context: ToolContext) -> str | NeverHappened | None:
+    return await _Act("ship", context).probe()
+
+
+@file.probe
+async def became_of_file(context: ToolContext) -> str | NeverHappened | None:
+    return await _Act("file", context).probe()
+
+
+TOOLS: Final[tuple[Tool[..., Any], ...]] = (look, pay, book, ship, file)
 
 
 class SimToolbox:
@@ -212,6 +218,7 @@ class SimToolbox:
 
     async def call(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult:
         await self._life.gate()
+        _ACTING.set((self._life, self._ledger))
         world = self._life.world
         is_crashing = world.roll(Fault.TOOL_CRASHED)
         if is_crashing and world.rng.random() < 0.5:
@@ -227,6 +234,7 @@ class SimToolbox:
 
     async def probe(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult | None:
         await self._life.gate()
+        _ACTING.set((self._life, self._ledger))
         answer = await self._toolbox.probe(name, arguments, context)
         if self._life.is_dead:
             await anyio.sleep_forever()
@@ -237,6 +245,6 @@ class SimToolbox:
 def toolbox_of(life: Life, ledger: Ledger, *, without: str) -> SimToolbox:
     """The toolbox of one life, but for one tool; they are asynchronous, so no thread is ever started."""
     blobs: Blobs = SimBlobs(ledger, life)
-    tools = [tool for tool in tools_of(life, ledger) if tool.name != without]
+    tools = [tool for tool in TOOLS if tool.name != without]
     options = ToolOptions(deadline_s=DEADLINE_S, result_cap_bytes=RESULT_CAP_MIN_BYTES, blob_deadline_s=DEADLINE_S)
     return SimToolbox(ToolRegistry(tools, blobs=blobs, options=options).toolbox(), life, ledger)

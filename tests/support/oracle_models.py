@@ -1,6 +1,7 @@
 """What the model was asked: valid, exactly what the journal says, once, and never again without saying so first."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from json import loads
 
 from tests.support.oracle_case import NEVER, Case
@@ -18,11 +19,18 @@ def judge_models(case: Case) -> Iterator[Violation]:
 
 
 def _body(case: Case, call: ModelCall) -> Iterator[Violation]:
-    body = loads(call.body)
-    for violation in violations(body):
-        yield case.broken("request_invalid", f"call {call.call} of {call.life}: {violation}")
-    if (link := chain_link(body["messages"])) != call.link:
+    refusals, link = _judged(call.body)
+    for refusal in refusals:
+        yield case.broken("request_invalid", f"call {call.call} of {call.life}: {refusal}")
+    if link != call.link:
         yield case.broken("view", f"call {call.call} of {call.life} names link {call.link}, its messages have {link}")
+
+
+@lru_cache(maxsize=64)
+def _judged(body: bytes) -> tuple[tuple[str, ...], str]:
+    """What a strict host would refuse in a request, and the last link of its messages; repeats are frequent."""
+    request = loads(body)
+    return tuple(map(str, violations(request))), chain_link(request["messages"])
 
 
 def _name(call: ModelCall) -> tuple[int, int, int]:
