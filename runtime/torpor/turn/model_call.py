@@ -9,6 +9,7 @@ from collections.abc import Callable
 import anyio
 
 from torpor.conversation.publish import text_of
+from torpor.conversation.text import clean
 from torpor.errors import ProviderError, ProviderUnavailable
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.records.blocks import Block, head_of, text_block
@@ -31,6 +32,7 @@ class ReplySoFar:
         self._is_open = False
 
     def text(self, piece: str) -> None:
+        piece = clean(piece).text
         self._pieces.append(piece)
         if self._is_open:
             self._show(piece)

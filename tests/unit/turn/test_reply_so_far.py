@@ -42,3 +42,11 @@ def test_what_was_said_before_the_request_was_durable_is_shown_in_one_piece_once
     reply.release()
     reply.text("done")
     assert shown == [Delta(call="1-1-1", offset=0, text="It is "), Delta(call="1-1-1", offset=6, text="done")]
+
+
+def test_text_that_cannot_be_encoded_is_replaced_before_anybody_sees_it() -> None:
+    reply, shown = sink()
+    reply.release()
+    reply.text("half \ud83d, nothing \x00")
+    assert [delta.text for delta in shown] == ["half \ufffd, nothing \u2400"]
+    assert reply.partial() == (text_block("half \ufffd, nothing \u2400"),)
