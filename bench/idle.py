@@ -4,11 +4,13 @@ How each is measured is told by the modules of ``bench.probes``.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from bench import command
-from bench.measure import probe
+from bench.measure import Figures, probe
 from bench.probes import memory, start
 from bench.report import Row
 
@@ -26,32 +28,37 @@ _KB: Final = 1024
 _MB: Final = 1024 * 1024
 
 
+_MEMORY_PROBES: Final = ("live floor", "live", "packed", "asleep", "generations")
+_AT_ONCE: Final = 2
+"""Memory is the same however busy the machine is; CPU is not, so those that measure it run alone."""
+
+
 def rows() -> Iterator[Row]:
     """Measure everything, a process for each kind."""
-    yield from _conversation_rows()
-    yield from _process_rows()
-    yield from _actor_rows()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = dict(zip(_MEMORY_PROBES, pool.map(partial(probe, MODULE), _MEMORY_PROBES), strict=True))
+    yield from _conversation_rows(found)
+    yield from _process_rows(found["generations"], start.footprint())
+    yield from _actor_rows(probe(MODULE, "empty"), probe(MODULE, "empty floor"))
 
 
-def _conversation_rows() -> Iterator[Row]:
-    floor_kb = probe(MODULE, "live floor")["bytes"] / _KB
-    for id_, what, name, limit in ("B1", "live", "live", 60), ("B2", "idle and packed", "packed", 30):
-        kilobytes = probe(MODULE, name)["bytes"] / _KB
-        yield Row(
-            id=id_,
-            what=f"memory of a conversation, {what}",
-            unit="KB",
-            floor=floor_kb if name == "live" else None,
-            torpor=kilobytes,
-            at_most=limit,
-        )
-    asleep = probe(MODULE, "asleep")
+def _conversation_rows(found: Mapping[str, Figures]) -> Iterator[Row]:
+    yield Row(
+        id="B1",
+        what="memory of a conversation, live",
+        unit="KB",
+        floor=found["live floor"]["bytes"] / _KB,
+        torpor=found["live"]["bytes"] / _KB,
+        at_most=60,
+    )
+    packed = found["packed"]["bytes"] / _KB
+    yield Row(id="B2", what="memory of a conversation, idle and packed", unit="KB", torpor=packed, at_most=30)
+    asleep = found["asleep"]
     yield Row(id="B3", what="memory of a hibernated conversation", unit="B", torpor=asleep["bytes"], at_most=300)
-    yield Row(id="B3", what="its tasks, files and handles", unit="", torpor=asleep["left"], at_most=0)
+    yield Row(id="B3", what="its tasks and files", unit="", torpor=asleep["left"], at_most=0)
 
 
-def _process_rows() -> Iterator[Row]:
-    peaks = probe(MODULE, "generations")
+def _process_rows(peaks: Figures, found: Figures) -> Iterator[Row]:
     yield Row(
         id="B4",
         what="RSS with 1,000 asleep, 1,000 new",
@@ -61,15 +68,13 @@ def _process_rows() -> Iterator[Row]:
         base_name="1,000 alone",
         ratio_at_most=1.1,
     )
-    found = start.footprint()
     bare_s = found["bare import s"]
     yield Row(id="B5", what="RSS of a server after start", unit="MB", torpor=found["server bytes"] / _MB, at_most=45)
     yield Row(id="B5", what="CPU to import the core", unit="s", floor=bare_s, torpor=found["import s"], at_most=0.4)
     yield Row(id="", what="CPU of torpor --help", unit="s", floor=bare_s, torpor=found["help s"], at_most=0.4)
 
 
-def _actor_rows() -> Iterator[Row]:
-    empty, floor = probe(MODULE, "empty"), probe(MODULE, "empty floor")
+def _actor_rows(empty: Figures, floor: Figures) -> Iterator[Row]:
     yield Row(
         id="T1",
         what="memory of an empty idle actor, of 10,000",

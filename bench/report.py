@@ -10,6 +10,9 @@ _MISS_FACTOR: Final = 2.0
 """A row that misses its target by more than this ends the run with an error."""
 
 
+_HOPELESS: Final = 1000.0
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of the engine, and what it was to be."""
 
@@ -35,9 +38,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def miss(self) -> float:
         """How many times over the worst of its targets it is; 1 or less is met."""
         return max(
-            self.torpor / self.at_most if self.at_most else 0.0,
-            self.at_least / self.torpor if self.at_least else 0.0,
-            (self.ratio or 0.0) / self.ratio_at_most if self.ratio_at_most else 0.0,
+            _share(self.torpor, self.at_most) if self.at_most is not None else 0.0,
+            _share(self.at_least, self.torpor) if self.at_least is not None else 0.0,
+            _share(self.ratio or 0.0, self.ratio_at_most) if self.ratio_at_most is not None else 0.0,
         )
 
     @property
@@ -83,6 +86,11 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.target,
         row.verdict,
     )
+
+
+def _share(value: float, limit: float) -> float:
+    """How much of ``limit`` is used; of a limit of nothing, none or far too much."""
+    return value / limit if limit else (_HOPELESS if value > 0 else 0.0)
 
 
 def _number(value: float) -> str:

@@ -84,9 +84,9 @@ async def asleep() -> Figures:
     """What Python still holds of a hibernated conversation, and what else it left behind."""
     with folder_in_memory() as folder:
         async with running_engine(folder) as engine:
+            tracemalloc.start()
             await _put_to_sleep([engine.talker(f"warm_{index}") for index in range(_ASLEEP)])
             files, tasks = _open_files(), len(asyncio.all_tasks())
-            tracemalloc.start()
             before = _traced_bytes()
             await _put_to_sleep([engine.talker(f"c_{index}") for index in range(_ASLEEP)])
             held = (_traced_bytes() - before) / _ASLEEP
