@@ -32,6 +32,11 @@ class Send(NamedTuple):
     name: str = ""
     """Of the event."""
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the client has the whole message with it."""
+        return self.name in {"message_stop", "message"}
+
 
 class Garbage(NamedTuple):
     """Bytes behind the response."""

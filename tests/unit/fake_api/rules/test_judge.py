@@ -23,7 +23,7 @@ from tests.unit.fake_api.parts import (
     tool,
     user,
 )
-from torpor_fake_api.rules import envelope, pictures
+from torpor_fake_api.rules import envelope, order, pictures
 from torpor_fake_api.rules.judge import rules_broken, violations
 
 VALID = {
@@ -197,7 +197,10 @@ INVALID = [
     ("V-61", request(user(*[HELLO | mark()] * 4), cache_control={"type": "ephemeral"})),
     ("V-61", request(*rounds(1, result=RESULT | {"content": [HELLO | mark()] * 5}))),
     ("V-62", request(user(HELLO), assistant(THINKING | mark(), HELLO), user(HELLO))),
+    ("V-62", request(user({"type": "text", "text": ""} | mark()))),
     ("V-63", request(user(HELLO | mark("2h")))),
+    ("V-63", request(cache_control={"type": "eternal"})),
+    ("V-63", request(cache_control="ephemeral")),
     ("V-63", request(user(HELLO | mark("1h")), tools=[tool(**mark("5m"))])),
 ]
 
@@ -220,6 +223,19 @@ def test_a_body_above_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(envelope, "BODY_MAX_BYTES", 500)
     assert rules_broken(request()) == set()
     assert rules_broken(request(user(*[HELLO] * 20))) == {"V-11"}
+
+
+def test_too_many_messages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "MESSAGES_MAX", 3)
+    assert rules_broken(request(*rounds(1))) == set()
+    assert rules_broken(request(*rounds(2))) == {"V-07"}
+
+
+@pytest.mark.parametrize(("count", "is_valid"), [(100, True), (101, False)])
+def test_a_pdf_has_a_limit_of_pages(count: int, is_valid: bool) -> None:
+    data = base64.b64encode(b"%PDF-1.7 " + b"<< /Type /Page >> " * count).decode()
+    source = {"type": "base64", "media_type": "application/pdf", "data": data}
+    assert rules_broken(request(user({"type": "document", "source": source}))) == (set() if is_valid else {"V-35"})
 
 
 def test_an_image_above_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""Sockets, HTTP, and the performance of a plan."""
