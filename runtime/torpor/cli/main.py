@@ -31,11 +31,18 @@ VERBS: Final = {
     "token": "Sign a token for somebody.",
     "init": "Make a new agent home.",
     "config": "Check the configuration of a home.",
+    "fake-api": "Start a Messages API that misbehaves on request.",
 }
 
 FAILED: Final = 1
 USED_WRONGLY: Final = 2
 STOPPED: Final = 130
+
+
+def command_of(verb: str) -> click.Command:
+    """The command of a verb, imported now."""
+    command: click.Command = importlib.import_module(f"torpor.cli.{verb.replace('-', '_')}").command
+    return command
 
 
 class _Verbs(click.Group):
@@ -47,8 +54,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"torpor.cli.{cmd_name}").command
-        return command
+        return command_of(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
