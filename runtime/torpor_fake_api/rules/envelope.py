@@ -14,7 +14,7 @@ _COUNTED_TOO: Final = _COUNTED | {"cache_control"}
 _SAMPLED: Final = frozenset({"temperature", "top_p", "top_k", "stop_sequences"})
 _REPLIED: Final = _COUNTED_TOO | _SAMPLED | {"max_tokens", "stream", "metadata", "service_tier"}
 _WIDE: Final = frozenset({"speed", "user_profile_id", "context_management", "mcp_servers"})
-_WIDE_REPLIED: Final = _WIDE | {"container", "diagnostics", "inference_geo", "betas"}
+_WIDE_REPLIED: Final = _WIDE | {"container", "diagnostics", "inference_geo"}
 
 
 def envelope_violations(case: Case) -> Iterator[Violation]:

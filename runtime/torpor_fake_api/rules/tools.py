@@ -24,7 +24,7 @@ def tool_violations(case: Case) -> Iterator[Violation]:
     if "tools" in case.body and (not isinstance(case.body["tools"], list) or len(tools) != len(case.body["tools"])):
         yield Violation("V-53", "tools", "Input should be a list of objects")
     for index, tool in enumerate(tools):
-        if case.profile.is_narrow or tool.get("type", "custom") == "custom":
+        if case.profile.is_narrow or tool.get("type") in (None, "custom"):
             yield from _tool(case, tool, path=f"tools.{index}.custom")
     names = Counter(str(tool.get("name")) for tool in tools)
     for name in (name for name, count in names.items() if count > 1):

@@ -77,7 +77,7 @@ class Trickle(_Fault, frozen=True, kw_only=True, tag="trickle"):
 
 
 class Insert(_Fault, frozen=True, kw_only=True, tag="insert"):
-    """These bytes between two events."""
+    """These bytes between two events; in files they are written in base64."""
 
     at: str = FIRST_EVENT
     sse: bytes

@@ -54,17 +54,25 @@ class Stream:
 
     async def send(self, data: bytes) -> None:
         """Raises: Gone: the peer left. TimeoutError: it reads nothing."""
-        view = memoryview(data)
         await anyio.lowlevel.checkpoint()
         try:
-            with anyio.fail_after(SEND_TIMEOUT_S):
-                while view:
-                    try:
-                        view = view[self._sock.send(view) :]
-                    except BlockingIOError:
-                        await anyio.wait_writable(self._sock)
+            sent = self._send_now(data)
+            if sent < len(data):
+                await self._send_rest(memoryview(data)[sent:])
         except _BROKEN as exc:
             raise Gone(str(exc)) from exc
+
+    def _send_now(self, data: bytes | memoryview) -> int:
+        try:
+            return self._sock.send(data)
+        except BlockingIOError:
+            return 0
+
+    async def _send_rest(self, data: memoryview) -> None:
+        with anyio.fail_after(SEND_TIMEOUT_S):
+            while data:
+                await anyio.wait_writable(self._sock)
+                data = data[self._send_now(data) :]
 
     def close(self, *, is_reset: bool = False) -> None:
         """Close it; with ``is_reset`` the peer is told that the connection broke."""

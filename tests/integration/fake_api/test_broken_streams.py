@@ -15,7 +15,7 @@ from torpor_fake_api.scripting.faults import Stall
 from torpor_fake_api.scripting.replies import Reply, ToolUse, says
 from torpor_fake_api.server import FakeApi
 
-IMPATIENT = anthropic.Timeout(10, read=0.5)
+IMPATIENT = anthropic.Timeout(10, read=1.0)
 REPLY = says("One two three.", ToolUse("look_up", {"what": "the weather"}))
 
 
@@ -109,7 +109,7 @@ async def test_pings_alone_never_time_out(api: FakeApi, client: Client) -> None:
     api.say(misbehave("stall_with_pings", at="after_deltas:1", over=REPLY))
     seen: list[str] = []
 
-    with anyio.move_on_after(0.6) as waiting:
+    with anyio.move_on_after(1.5) as waiting:
         stream = await client.with_options(timeout=IMPATIENT).messages.create(**asking(stream=True))
         async with stream:
             async for event in stream:
