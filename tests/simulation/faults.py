@@ -146,6 +146,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a process that starts again calls itself by the same name, and so may take its own leases back."""
     lease_ttl_s: float
     sweep_s: float
+    due_batch: int
     idle_timeout_s: float
     stop_deadline_s: float
     cancel_grace_s: float
@@ -176,6 +177,7 @@ def plan_of(rng: Random) -> Plan:
         keeps_name=rng.random() < 0.5,
         lease_ttl_s=rng.choice((2.0, 4.0)),
         sweep_s=rng.choice((0.7, 1.5)),
+        due_batch=rng.choice((1, 64)),
         idle_timeout_s=rng.choice((0.5, 1.0, 4.0)),
         stop_deadline_s=rng.choice((0.5, 3.0)),
         cancel_grace_s=rng.choice((0.0, 0.5, 2.0)),

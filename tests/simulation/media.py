@@ -9,8 +9,9 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from tests.simulation.core import SimCore
 from tests.simulation.life import Life
-from tests.simulation.ports import SimCore, SimStore
+from tests.simulation.ports import SimStore
 from tests.support.oracle_evidence import Journal, Row
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Store

@@ -126,14 +126,12 @@ class Simulation:
         self._calm()
 
     def _calm(self) -> None:
-        """No more faults: clocks agree again, and everybody who was held back goes on."""
+        """No more faults; clocks stay as far off as they are."""
         world = self.world
         world.note("world", "calm")
         world.is_stormy = False
         self.stepper.disarm()
-        latest_s = max((0.0, *world.offsets_s.values()))
-        for process, life in self._lives.items():
-            world.offsets_s[process] = latest_s
+        for life in self._lives.values():
             life.calm()
 
     async def _bound(self, busy: anyio.abc.TaskGroup) -> None:
@@ -217,6 +215,7 @@ class Simulation:
                 idle_timeout_s=plan.idle_timeout_s,
                 pack_after_s=plan.idle_timeout_s / 2,
                 sweep_s=plan.sweep_s,
+                due_batch=plan.due_batch,
                 lease_ttl_s=plan.lease_ttl_s,
                 stop_deadline_s=plan.stop_deadline_s,
             )

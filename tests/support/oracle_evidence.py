@@ -1,7 +1,7 @@
 """What a run leaves behind for its judges: plain values, noted by the ports at the moment things happen.
 
-A *moment* is an integer that grows with everything noted, so that "before" and "after" are exact; ``at_s`` is virtual
-time. A *life* is one run of one process, from its start to its crash or stop. ``conversation`` is the bare id.
+A *moment* is an integer that grows with everything noted, so that "before" and "after" are exact; seconds are virtual.
+A *life* is one run of one process, from its start to its crash or stop. ``conversation`` is the bare id.
 """
 
 from dataclasses import dataclass, field
@@ -33,23 +33,10 @@ class Journal:
 
 
 @dataclass(slots=True, kw_only=True)
-class HandedOver:
-    """An append on its way from the engine to the store."""
-
-    moment: int
-    life: str
-    conversation: str
-    fence: int
-    first_seq: int
-    last_seq: int
-
-
-@dataclass(slots=True, kw_only=True)
 class Commit:
     """An append that became durable."""
 
     moment: int
-    at_s: float
     life: str
     conversation: str
     fence: int
@@ -204,7 +191,6 @@ class Watch:
 class Evidence:
     """Everything noted in one run."""
 
-    handed: list[HandedOver] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     snapshots: list[SnapshotPut] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
