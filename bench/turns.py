@@ -36,13 +36,12 @@ def rows() -> Iterator[Row]:
 
 
 def _cpu_rows(found: Figures) -> Iterator[Row]:
-    first, long = found["torpor second"], found["torpor long"]
     yield Row(
         id="A1",
         what="CPU of a turn after 1",
         unit="us",
         floor=found["floor second"],
-        torpor=first,
+        torpor=found["torpor second"],
         at_most=1200,
         ratio_at_most=4,
     )
@@ -51,9 +50,9 @@ def _cpu_rows(found: Figures) -> Iterator[Row]:
         what="CPU of a turn after 400 to 600",
         unit="us",
         floor=found["floor long"],
-        torpor=long,
-        base=first,
-        base_name="A1",
+        torpor=found["torpor long"],
+        base=found["torpor young"],
+        base_name="young ones",
         ratio_at_most=1.2,
     )
 

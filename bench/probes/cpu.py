@@ -27,7 +27,7 @@ _TAIL_SHARE: Final = 50
 
 
 async def of_a_turn() -> Figures:
-    """Microseconds of a second turn, and of turns 401 to 600, in which one snapshot falls."""
+    """Microseconds of a second turn; of turns 401 to 600, in which one snapshot falls, beside turns of young ones."""
     best = Best()
     with folder_in_memory() as folder:
         async with both_sides(folder) as sides:
@@ -42,9 +42,11 @@ async def of_a_turn() -> Figures:
                     await taking_turns(pair, turns=_LONG_FROM)
                     for chunk in range(_LONG_TURNS // _CHUNK_TURNS):
                         best.take(f"{side.name} long {chunk}", await _cpu_us(pair, turns=_CHUNK_TURNS))
-    for side_name in ("floor", "torpor"):
-        chunks = [value for name, value in best.figures.items() if name.startswith(f"{side_name} long")]
-        best.figures[f"{side_name} long"] = mean(chunks)
+                        young = side.pair()
+                        await taking_turns(young, turns=1)
+                        best.take(f"{side.name} young {chunk}", await _cpu_us(young, turns=_CHUNK_TURNS))
+    for what in ("floor long", "floor young", "torpor long", "torpor young"):
+        best.figures[what] = mean(value for name, value in best.figures.items() if name.startswith(f"{what} "))
     return best.figures
 
 
