@@ -86,7 +86,7 @@ class Life:
         self._stop = anyio.Event()
         self._scope = anyio.CancelScope()
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._asked: set[Asked] = set()
+        self._asked: dict[Asked, None] = {}
 
     @property
     def owes(self) -> list[str]:
@@ -194,7 +194,7 @@ class Life:
             noted.is_lost = True
             asked.done.set()
         else:
-            self._asked.add(asked)
+            self._asked[asked] = None
             self._tasks.start_soon(self._carry, asked, self.engine, key, command)
         return asked
 
@@ -214,7 +214,7 @@ class Life:
         noted.answered = moment
         self._waited(noted)
         world.note(self.name, f"answered {noted.kind}", id=noted.message_id, error=noted.error, value=noted.value)
-        self._asked.discard(asked)
+        self._asked.pop(asked, None)
         asked.done.set()
 
     def _waited(self, noted: Noted) -> None:
