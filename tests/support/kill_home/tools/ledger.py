@@ -35,7 +35,8 @@ def _run_that_acted(key: str) -> str:
     """The run under ``key`` that had its effect; empty when none had."""
     if not BOOK.exists():
         return ""
-    lines = map(json.loads, BOOK.read_text().splitlines())
+    whole = BOOK.read_bytes()
+    lines = map(json.loads, whole[: whole.rfind(b"\n") + 1].splitlines())  # another call may be writing the next one
     return next((line["run"] for line in lines if line["what"] == "effect" and line["key"] == key), "")
 
 
