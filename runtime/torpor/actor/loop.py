@@ -146,6 +146,11 @@ class Actor:
         """Implements ``turn.tool_batch.Strays``."""
         self._stray_count += 1
 
+    def stopped(self, call: CallState) -> None:
+        """Implements ``turn.tool_batch.Strays``."""
+        self._stray_count -= 1
+        self._look_again()
+
     def ended_late(self, call: CallState, result: ToolResult, *, of_turn: int) -> None:
         """Implements ``turn.tool_batch.Strays``: the note waits for the next turn; an end that is unknown as well is
         no news."""

@@ -77,7 +77,7 @@ class _Loading:
     def add(self, path: Path) -> None:
         try:
             module = _module(path)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001  # the edge to a tool author's code, at start
+        except BaseException as exc:  # noqa: BLE001  # the edge to a tool author's code, at start
             message = f"{type(exc).__name__}: {exc}"
             self._report(path, _line(exc, path), f"is not loaded, its tools are not offered: {message}")
             return

@@ -91,7 +91,9 @@ class LocalToolbox:
                 raise
             # Nobody here cancelled anything: the tool let a cancellation of its own escape, which ends the tool only.
             return Outcome.FAILED, CleanText(f"tool {spec.name!r} was cancelled from within", 0)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001  # the edge to a tool's own code
+        except BaseException as exc:  # the edge to a tool's own code, which may raise anything
+            if isinstance(exc, BaseExceptionGroup) and anyio.current_effective_deadline() == -math.inf:
+                raise  # a cancellation of the turn's is somewhere in it
             cause = _cause(exc)
             if isinstance(cause, ToolError) or not scope.cancel_called:
                 return _failure(spec.name, cause)
@@ -117,7 +119,13 @@ class LocalToolbox:
                 if isinstance(value, NeverHappened):
                     return Outcome.NEVER_STARTED, CleanText(f"{spec.name} never took effect, nothing was done", 0)
                 return Outcome.SUCCEEDED, rendered(value)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001  # the edge to a tool's own code
+        except anyio.get_cancelled_exc_class():
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            return None
+        except BaseException as exc:  # the edge to a tool's own code, which may raise anything
+            if isinstance(exc, BaseExceptionGroup) and anyio.current_effective_deadline() == -math.inf:
+                raise
             cause = _cause(exc)
             _log.warning("tool.probe_failed", tool=spec.name, error=type(cause).__name__, where=_where(cause))
             return None
@@ -209,9 +217,9 @@ def _cause(exc: BaseException) -> BaseException:
 
 def _failure(name: str, cause: BaseException) -> tuple[Outcome, CleanText]:
     if isinstance(cause, ToolRefused):
-        return Outcome.DENIED, clean(str(cause))
+        return Outcome.DENIED, clean(_said(cause))
     if isinstance(cause, ToolError):
-        return Outcome.FAILED, clean(str(cause))
+        return Outcome.FAILED, clean(_said(cause))
     _log.warning("tool.failed", tool=name, error=type(cause).__name__, where=_where(cause))
     return Outcome.FAILED, clean(f"tool {name!r} failed: {_words(cause)}")
 
@@ -229,11 +237,15 @@ def _timed_out(spec: ToolSpec, *, has_begun: bool) -> tuple[Outcome, CleanText]:
 
 def _words(cause: BaseException) -> str:
     """Type and message, whatever the message does when it is asked for."""
-    try:
-        message = str(cause)
-    except Exception:  # noqa: BLE001  # the edge to a tool's own code
-        message = "its message cannot be read"
+    message = _said(cause)
     return f"{type(cause).__name__}: {message}" if message else type(cause).__name__
+
+
+def _said(cause: BaseException) -> str:
+    try:
+        return str(cause)
+    except BaseException:  # noqa: BLE001  # the edge to a tool's own code
+        return "its message cannot be read"
 
 
 def _where(cause: BaseException) -> str:

@@ -33,6 +33,17 @@ async def write_for_ever() -> str:
     return ""
 
 
+class Panic(BaseException):
+    """What a compiled extension raises when it breaks."""
+
+
+class Mute(ToolRefused):
+    """Cannot be asked what it says."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 def raising(error: BaseException) -> Tool[..., Any]:
     @tool
     async def fail() -> str:
@@ -117,6 +128,11 @@ async def test_unusable_arguments_fail_and_nothing_is_run(arguments: object) -> 
         (TimeoutError(), Outcome.FAILED, "tool 'fail' failed: TimeoutError"),
         (RecursionError("too deep"), Outcome.FAILED, "tool 'fail' failed: RecursionError: too deep"),
         (SystemExit(2), Outcome.FAILED, "tool 'fail' failed: SystemExit: 2"),
+        (KeyboardInterrupt(), Outcome.FAILED, "tool 'fail' failed: KeyboardInterrupt"),
+        (GeneratorExit("gone"), Outcome.FAILED, "tool 'fail' failed: GeneratorExit: gone"),
+        (Panic("rust"), Outcome.FAILED, "tool 'fail' failed: Panic: rust"),
+        (BaseExceptionGroup("group", [Panic("rust")]), Outcome.FAILED, "tool 'fail' failed: Panic: rust"),
+        (Mute("no"), Outcome.DENIED, "its message cannot be read"),
         (ToolFailed("the ledger is closed"), Outcome.FAILED, "the ledger is closed"),
         (ToolRefused("only her doctor may see this"), Outcome.DENIED, "only her doctor may see this"),
         (ToolRefused(""), Outcome.DENIED, "denied, without a word of explanation"),
@@ -354,7 +370,7 @@ async def test_a_probe_may_know_that_the_call_never_took_effect() -> None:
     assert "never took effect" in result.text
 
 
-@pytest.mark.parametrize("answer", [None, ValueError("closed"), ToolRefused("no"), SystemExit(1)])
+@pytest.mark.parametrize("answer", [None, ValueError("closed"), ToolRefused("no"), SystemExit(1), Panic("rust")])
 async def test_a_probe_that_cannot_tell_leaves_the_outcome_unknown(answer: Any) -> None:
     assert await probe(probed_by(answer)) is None
 
