@@ -26,6 +26,7 @@ class BadSnapshot(ValueError):
 class _Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int
     event: int
+    created_us: int
     agent: str
     turns: int
     link: str
@@ -57,6 +58,7 @@ def encode_snapshot(state: ConversationState) -> bytes:
     layout = _Layout(
         seq=state.seq,
         event=state.event,
+        created_us=state.created_us,
         agent=state.agent,
         title=state.title,
         turns=state.turns,
@@ -102,6 +104,7 @@ def decode_snapshot(data: bytes) -> ConversationState:
     return ConversationState(
         seq=layout.seq,
         event=layout.event,
+        created_us=layout.created_us,
         agent=layout.agent,
         title=layout.title,
         turns=layout.turns,

@@ -108,6 +108,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int = 0
     event: int = 0
+    created_us: int = 0
+    """When the journal was begun, UTC microseconds."""
     agent: str = ""
     title: str = ""
     turns: int = 0
@@ -151,7 +153,7 @@ def _advanced(state: ConversationState, record: Record) -> ConversationState:
 def _created(state: ConversationState, record: ConversationCreated) -> ConversationState:
     if state.seq:
         raise BadHistory(f"record {record.seq} creates a conversation that exists")
-    return msgspec.structs.replace(state, agent=record.agent, title=record.title)
+    return msgspec.structs.replace(state, created_us=record.at_us, agent=record.agent, title=record.title)
 
 
 def _received(state: ConversationState, record: MessageReceived) -> ConversationState:

@@ -34,9 +34,13 @@ from torpor.turn.contract import Journal
 
 
 class Strays(Protocol):
-    """Looks after writes that their turn did not wait for."""
+    """Looks after calls that their turn did not wait for: writes, and reads that are slow to stop."""
 
     def left_running(self, call: CallState) -> None: ...
+
+    def stopped(self, call: CallState) -> None:
+        """A read that was left running has ended; nobody asks how."""
+        ...
 
     def ended_late(self, call: CallState, result: ToolResult, *, of_turn: int) -> None: ...
 
@@ -117,8 +121,7 @@ class ToolBatch:
         ended, self._ended = self._ended, []
         self._journal.add(*ended)
         for call, _ in self._running.values():
-            if self._effect(call) is Effect.WRITE:
-                self._strays.left_running(call)
+            self._strays.left_running(call)
         self._running.clear()
         turn = self._journal.state.turn
         if turn is not None and turn.number == self._turn.number:
@@ -138,7 +141,11 @@ class ToolBatch:
             self._running[call.id] = (call, self._tasks.start_soon(self._perform, call))
 
     async def _perform(self, call: CallState) -> None:
-        result = await self._result_of(call)
+        try:
+            result = await self._result_of(call)
+        finally:
+            if call.id not in self._running and self._effect(call) is Effect.READ:
+                self._strays.stopped(call)
         if self._running.pop(call.id, None) is not None:
             self._ended.append(finished(self._turn.number, call, result))
             self._wakeup.set()
@@ -182,7 +189,7 @@ class ToolBatch:
             principal=self._turn.principal,
             turn=self._turn.number,
             call_id=call.id,
-            idempotency_key=call.idempotency_key or idempotency_key(self._key, self._turn.number, call.id),
+            idempotency_key=call.idempotency_key or self._new_key(call),
             report=lambda text: self._report(call.id, call.name, text),
         )
 
@@ -195,8 +202,12 @@ class ToolBatch:
             call_id=call.id,
             name=call.name,
             effect=spec.effect,
-            idempotency_key=idempotency_key(self._key, self._turn.number, call.id),
+            idempotency_key=self._new_key(call),
         )
+
+    def _new_key(self, call: CallState) -> str:
+        born_us = self._journal.state.created_us
+        return idempotency_key(self._key, self._turn, call.id, born_us=born_us)
 
 
 def _after_retry(name: str, result: ToolResult) -> ToolResult:
@@ -207,9 +218,14 @@ def _after_retry(name: str, result: ToolResult) -> ToolResult:
     return msgspec.structs.replace(notes.unknown(name, why=why), handle=result.handle, cleaned=result.cleaned)
 
 
-def idempotency_key(key: ConversationKey, turn: int, call_id: CallId) -> str:
-    """32 hex characters: the same for every attempt of one call, different for every other call."""
-    return hashlib.sha256(f"{key.path}\0{turn}\0{call_id}".encode()).hexdigest()[:32]
+def idempotency_key(key: ConversationKey, turn: TurnState, call_id: CallId, *, born_us: int) -> str:
+    """32 hex characters: the same for every attempt of one call, different for every other call.
+
+    Names repeat where a journal is begun anew, or goes on from an older copy, while the tool's own ledger stays; so the
+    journal's birth and the message that the turn answers are part of it.
+    """
+    named = (key.path, str(born_us), str(turn.number), turn.messages[0], call_id)
+    return hashlib.sha256("\0".join(named).encode()).hexdigest()[:32]
 
 
 def finished(turn: int, call: CallState, result: ToolResult) -> ToolFinished:

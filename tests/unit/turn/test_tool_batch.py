@@ -10,6 +10,7 @@ from tests.support.doubles import (
     FakeTool,
     Gate,
     Ledger,
+    ManualClock,
     Probe,
     Run,
     calls,
@@ -209,7 +210,6 @@ async def test_a_tool_knows_on_whose_behalf_it_runs_and_under_which_key() -> Non
         first, second = sorted(seen, key=lambda context: context.call_id)
         assert (first.tenant, first.owner, first.conversation, first.principal) == ("acme", "ann", "c_1", "ann")
         assert (first.turn, first.call_id) == (1, "a")
-        assert first.idempotency_key == idempotency_key(KEY, 1, CallId("a"))
         assert [record.idempotency_key for record in heard.of(ToolStarted)] == [
             first.idempotency_key,
             second.idempotency_key,
@@ -218,15 +218,51 @@ async def test_a_tool_knows_on_whose_behalf_it_runs_and_under_which_key() -> Non
 
 def test_a_key_is_the_same_for_one_call_and_different_for_every_other() -> None:
     other = ConversationKey("acme", "ann", "c_2")
+    turn = TurnState(number=1, messages=(MessageId("m_1"),), principal="ann")
     keys = [
-        idempotency_key(KEY, 1, CallId("a")),
-        idempotency_key(KEY, 1, CallId("b")),
-        idempotency_key(KEY, 2, CallId("a")),
-        idempotency_key(other, 1, CallId("a")),
+        idempotency_key(KEY, turn, CallId("a"), born_us=1),
+        idempotency_key(KEY, turn, CallId("b"), born_us=1),
+        idempotency_key(KEY, msgspec.structs.replace(turn, number=2), CallId("a"), born_us=1),
+        idempotency_key(other, turn, CallId("a"), born_us=1),
+        idempotency_key(KEY, turn, CallId("a"), born_us=2),
+        idempotency_key(KEY, msgspec.structs.replace(turn, messages=(MessageId("m_2"),)), CallId("a"), born_us=1),
     ]
-    assert len(set(keys)) == 4
-    assert keys[0] == idempotency_key(KEY, 1, CallId("a"))
+    assert len(set(keys)) == len(keys)
+    assert keys[0] == idempotency_key(KEY, turn, CallId("a"), born_us=1)
     assert all(len(key) == 32 for key in keys)
+
+
+async def test_a_journal_begun_anew_gives_other_keys_though_every_name_in_it_is_the_same() -> None:
+    keys: list[str] = []
+    clock = ManualClock()
+    for _ in range(2):
+        clock.advance(1)
+        async with running_engine(calls(use("pay", "a")), tools=[writes("pay")], clock=clock) as engine:
+            heard = engine.watch()
+            await engine.send("pay", message_id="m")
+            await heard.until(TurnFinished)
+            keys.extend(record.idempotency_key for record in heard.of(ToolStarted))
+    assert len(set(keys)) == 2
+
+
+async def test_a_read_that_will_not_stop_holds_up_nobody_once_its_turn_is_cancelled() -> None:
+    gate = Gate()
+
+    async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
+        with anyio.CancelScope(shield=True):
+            await gate.passed()
+        return "late"
+
+    async with running_engine(calls(use("look", "a")), tools=[reads("look", stubborn)]) as engine:
+        heard = engine.watch()
+        await engine.send("one")
+        await gate.reached.wait()
+        await engine.cancel()
+        assert [record.outcome for record in heard.of(ToolFinished)] == [Outcome.INTERRUPTED]
+        await engine.send("two")
+        await heard.until(TurnFinished)
+        gate.opened.set()
+        await engine.rested()
 
 
 async def cut_off(tool: FakeTool, gate: Gate, *more: FakeTool) -> tuple[MemoryData, Ledger]:
