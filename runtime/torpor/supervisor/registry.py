@@ -12,6 +12,7 @@ or whose journal cannot be trusted, is quarantined.
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import takewhile
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -37,6 +38,8 @@ from torpor.store.contract import Lease
 from torpor.supervisor.contract import Answer, Listing, LiveStatus
 from torpor.supervisor.options import SupervisorOptions
 
+_ALWAYS_US: Final = 2**62
+"""After every mark."""
 _log = structlog.get_logger()
 
 
@@ -69,6 +72,7 @@ class Supervisor:
         self._stopping = anyio.Event()
         self._emptied = anyio.Event()
         self._has_lapsing_leases = False
+        self._has_claimed = False
         self._resting: dict[Actor, float] = {}
         self._packed: dict[Actor, float] = {}
         # Both: since when, in this order, some of them awake again; a turn moves its actor to the end of the first.
@@ -221,7 +225,9 @@ class Supervisor:
         if entry.crashes > self._options.restarts_max and not isinstance(exc, StoreError):
             return await self._quarantined(key, f"{entry.crashes} crashes in a row, the last one {exc!r}"), None
         pause_s = self._options.restart_backoff_s * 2 ** min(entry.crashes - 1, 16)
-        why = str(exc) if isinstance(exc, StoreFull) else "the conversation was interrupted"
+        why = "the conversation was interrupted"
+        if isinstance(exc, StoreError):
+            why = str(exc) if isinstance(exc, StoreFull) else "the server's storage does not answer"
         return self._unavailable(why), min(pause_s, self._options.restart_backoff_max_s)
 
     async def _quarantined(self, key: ConversationKey, reason: str) -> Quarantined:
@@ -284,7 +290,10 @@ class Supervisor:
 
     async def _claim(self) -> None:
         """Wake what is due and has no actor here, whether or not a client asks for it."""
-        now_us, batch = self._parts.clock.now_us(), self._options.due_batch
+        batch = self._options.due_batch
+        # At the first look everything that is due counts: the clock may have been set back since it was marked.
+        now_us = self._parts.clock.now_us() if self._has_claimed else _ALWAYS_US
+        self._has_claimed = True
         due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
         for key in [key for key in due if key not in self._entries][:batch]:
             if not self._stopping.is_set():

@@ -313,7 +313,7 @@ async def test_a_commit_that_did_not_happen_is_done_again_after_a_reload(kind: t
 async def test_a_message_that_was_not_recorded_is_answered_unavailable_and_accepted_when_sent_again() -> None:
     async with running_engine() as engine:
         engine.store.core.fail(StoreUnavailable("lost"))
-        with pytest.raises(Unavailable, match="interrupted"):
+        with pytest.raises(Unavailable, match="storage does not answer"):
             await engine.send("hi", message_id="m")
         receipt = await engine.send("hi", message_id="m")
         await engine.rested()

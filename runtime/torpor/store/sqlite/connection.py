@@ -4,6 +4,7 @@ Above: the journal's core and the readers. Everything that is true of a connecti
 durability, waiting times, the view through which a batch is inserted.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ def connect(
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """A connection that cannot write. Raises: sqlite3.Error: also when there is no file."""
-    uri = f"file:{quote(str(path))}?mode=ro"
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro"
     return sqlite3.connect(uri, uri=True, timeout=_READ_BUSY_S, isolation_level=None, check_same_thread=False)
 
 

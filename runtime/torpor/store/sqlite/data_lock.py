@@ -40,9 +40,16 @@ class DataLock:
                 f"data directory {self._directory} is in use by the process {holder}: "
                 "stop that server, or choose another directory with --data"
             ) from exc
+        # A child that only forked would hold the lock when this process is gone.
+        os.register_at_fork(after_in_child=self._let_go)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._file)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

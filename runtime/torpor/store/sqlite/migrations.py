@@ -25,7 +25,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE TABLE boot (number INTEGER NOT NULL) STRICT",
         "INSERT INTO boot VALUES (0)",
         """CREATE TABLE conversations (
-            number INTEGER PRIMARY KEY,
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
             tenant TEXT NOT NULL,
             owner TEXT NOT NULL,
             conversation TEXT NOT NULL,

@@ -5,12 +5,13 @@ the last commit, waits for no writer and holds none up.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from torpor.errors import StoreUnusable
 from torpor.records.commands import Receipt
@@ -21,6 +22,7 @@ from torpor.store.contract import DirectoryRow, Head, Job, Loaded, Snapshot, Tim
 from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading
 from torpor.store.sqlite.migrations import MIGRATIONS, schema_version
 
+_log = structlog.get_logger()
 _HEAD: Final = """
 SELECT number, last_position, seq, event, batch_id FROM conversations
     WHERE tenant = ? AND owner = ? AND conversation = ?"""
@@ -147,8 +149,7 @@ class SqliteReader:
 
     def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
         with reading(self._path):
-            rows = self._db.execute(_DUE, (now_us, limit)).fetchall()
-        return tuple(ConversationKey(*row) for row in rows)
+            return tuple(ConversationKey(*row) for row in self._sound_rows(_DUE, (now_us, limit)))
 
     def describe(self, key: ConversationKey) -> DirectoryRow | None:
         with reading(self._path, key):
@@ -171,8 +172,20 @@ class SqliteReader:
             values.extend(_names(after))
         sql = _LIST.format(condition=" AND ".join(conditions))
         with reading(self._path):
-            rows = self._db.execute(sql, (*values, limit)).fetchall()
-        return tuple(_directory_row(row) for row in rows)
+            return tuple(_directory_row(row) for row in self._sound_rows(sql, (*values, limit)))
+
+    def _sound_rows(self, sql: str, values: Sequence[str | int]) -> Iterator[tuple[Any, ...]]:
+        """Rows of many conversations: one whose text cannot be read is passed over, so that it harms no other."""
+        self._db.text_factory = bytes
+        try:
+            rows = self._db.execute(sql, values).fetchall()
+        finally:
+            self._db.text_factory = str
+        for row in rows:
+            try:
+                yield tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+            except UnicodeDecodeError:
+                _log.error("directory.row_unreadable", path=str(self._path), row=repr(row[:3]))
 
     def _place(self, key: ConversationKey) -> _Place | None:
         found = self._db.execute(_HEAD, _names(key)).fetchone()
