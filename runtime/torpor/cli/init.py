@@ -25,6 +25,8 @@ def command(directory: Path, *, as_json: bool) -> None:
     if directory.is_dir() and any(directory.iterdir()):
         raise click.ClickException(f"{directory} is not empty, name a directory that is, or one that does not exist")
     source = _starter_home()
+    if any(directory.resolve().is_relative_to((source / part).resolve()) for part in PARTS):
+        raise click.ClickException(f"{directory} lies inside the home that it would be a copy of, name another place")
     leftovers = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     for part in PARTS:
         if (source / part).is_dir():

@@ -2,9 +2,11 @@
 
 import errno
 import os
+import resource
 import shlex
 import signal
 import socket
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,8 @@ from torpor.cli.output import json_option, print_json, program
 from torpor.operations.logs import configure_logs
 from torpor.settings import Settings, read_settings
 
+_STOP_SLACK_S: Final = 5.0
+"""For what a stopping server does beside waiting."""
 _KILLED: Final = 137
 """The exit code of a process that was killed, which a second signal amounts to."""
 
@@ -51,6 +55,7 @@ def command(
     level = settings.logs.level if log_level is None else log_level
     configure_logs(msgspec.structs.replace(settings.logs, level=level))
     folder = data_folder(home, data).resolve()
+    _take_descriptors()
 
     async def serve() -> None:
         stopping = anyio.Event()
@@ -63,6 +68,7 @@ def command(
                 else:
                     _announce(ready, settings, chat=_chat_command(ready, home=home, data=data))
                 await stopping.wait()
+                _end_in_time(settings)
                 if not as_json:
                     click.echo("stopping, running turns may end first")
             tasks.cancel_scope.cancel()
@@ -84,6 +90,21 @@ async def _watch_signals(
             if stopping.is_set():
                 os._exit(_KILLED)
             stopping.set()
+
+
+def _end_in_time(settings: Settings) -> None:
+    """A tool that cannot be stopped does not keep a stopping server: what was acknowledged is durable anyway."""
+    bound_s = settings.supervisor.stop_deadline_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
+    timer = threading.Timer(bound_s, os._exit, [_KILLED])
+    timer.daemon = True
+    timer.start()
+
+
+def _take_descriptors() -> None:
+    """A connection costs a descriptor, and many systems give a process few of those it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _told(faults: ExceptionGroup[OSError], *, address: tuple[str, int]) -> Exception:

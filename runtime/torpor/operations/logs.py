@@ -1,8 +1,9 @@
 """Structured logs: stable event names, facts as fields, to standard error; no content of conversations."""
 
+import contextlib
 import logging
 import sys
-from typing import Literal
+from typing import Literal, TextIO, cast
 
 import msgspec
 import structlog
@@ -36,6 +37,22 @@ def configure_logs(options: LogOptions) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[options.level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
         cache_logger_on_first_use=True,
     )
+
+
+class _Unfailing:
+    """A stream whose faults are nobody's: a full disk behind the log, or a reader who left, ends no conversation."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
