@@ -1,12 +1,14 @@
 """A few hundred seeds of both worlds break no promise, meet everything that can happen, and find planted bugs."""
 
+import fcntl
 import os
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
+from collections.abc import Callable
 from typing import get_args
 
+import msgspec
 import pytest
 
 from tests.simulation import deterministic
@@ -23,14 +25,41 @@ SAMPLE = [("a", number) for number in range(4)] + [("b", number) for number in r
 SOAK = [("a", number) for number in range(4, 84)] + [("b", number) for number in range(2, 42)]
 
 
-def played(world: str, number: int) -> list[Outcome]:
-    """One chunk of the seeds of a world."""
+class Played(msgspec.Struct, frozen=True):
+    """What a chunk came to."""
+
+    report: str
+    """What to read, and what to play, where a promise was broken; empty when none was."""
+    counts: dict[str, int]
+
+
+Sample = Callable[[str, int], Played]
+
+
+def played(world: str, number: int) -> Played:
+    """Play one chunk of the seeds of a world."""
     deterministic.check()
-    return [simulate(world, seed) for seed in range(number * CHUNK, (number + 1) * CHUNK)]
+    outcomes = [simulate(world, seed) for seed in range(number * CHUNK, (number + 1) * CHUNK)]
+    return Played(broken(outcomes), sum((outcome.counts for outcome in outcomes), Counter[str]()))
 
 
-sample = cache(played)
-"""For those chunks that every run of the tests plays."""
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Sample:
+    """The chunks that every run of the tests plays: each once, whichever of the workers asks first."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own if worker_id == "master" else own.parent
+
+    def once(world: str, number: int) -> Played:
+        with (shared / f"simulated-{world}-{number}.json").open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            if known := file.read():
+                return msgspec.json.decode(known, type=Played)
+            chunk = played(world, number)
+            file.write(msgspec.json.encode(chunk))
+            return chunk
+
+    return once
 
 
 def broken(outcomes: list[Outcome]) -> str:
@@ -64,12 +93,13 @@ def test_a_seed_plays_the_same_run_in_every_process(world: str) -> None:
 
 
 @pytest.mark.parametrize(("world", "number"), SAMPLE)
-def test_no_seed_breaks_a_promise(world: str, number: int) -> None:
-    assert not broken(sample(world, number)), broken(sample(world, number))
+def test_no_seed_breaks_a_promise(world: str, number: int, sample: Sample) -> None:
+    chunk = sample(world, number)
+    assert not chunk.report, chunk.report
 
 
-def test_the_sample_meets_every_fault_and_everything_that_follows_from_one() -> None:
-    counts = sum((outcome.counts for chunk in SAMPLE for outcome in sample(*chunk)), Counter[str]())
+def test_the_sample_meets_every_fault_and_everything_that_follows_from_one(sample: Sample) -> None:
+    counts = {name for chunk in SAMPLE for name in sample(*chunk).counts}
     expected = {
         *(f"fault:{fault}" for fault in Fault),
         *(f"sight:{sight}" for sight in Sight),
@@ -79,19 +109,18 @@ def test_the_sample_meets_every_fault_and_everything_that_follows_from_one() -> 
         *("cancelled:client", "cancelled:interrupt"),
         *("failed:crashed", "failed:step_limit", "failed:model_unavailable", "failed:model_request_invalid"),
     }
-    assert sorted(expected - counts.keys()) == []
+    assert sorted(expected - counts) == []
 
 
 @pytest.mark.parametrize("world", ["a", "b"])
-def test_the_sample_of_each_world_meets_every_step_and_every_record(world: str) -> None:
-    chunks = (sample(*chunk) for chunk in SAMPLE if chunk[0] == world)
-    counts = sum((outcome.counts for chunk in chunks for outcome in chunk), Counter[str]())
+def test_the_sample_of_each_world_meets_every_step_and_every_record(world: str, sample: Sample) -> None:
+    counts = {name for chunk in SAMPLE if chunk[0] == world for name in sample(*chunk).counts}
     expected = {
         *(f"step:{step.__name__}" for step in get_args(Step)),
         *(f"end:{end}" for end in TurnEnd),
         *(f"record:{kind.__struct_config__.tag}" for kind in get_args(JournalRecord)),
     }
-    assert sorted(expected - counts.keys()) == []
+    assert sorted(expected - counts) == []
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -108,5 +137,5 @@ def test_a_planted_bug_is_found(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize(("world", "number"), SOAK)
 def test_no_seed_of_thousands_breaks_a_promise(world: str, number: int) -> None:
-    outcomes = played(world, number)
-    assert not broken(outcomes), broken(outcomes)
+    chunk = played(world, number)
+    assert not chunk.report, chunk.report
