@@ -144,9 +144,11 @@ class ToolBatch:
         try:
             result = await self._result_of(call)
         finally:
-            if call.id not in self._running and self._effect(call) is Effect.READ:
+            # Also when it was cancelled: a read that stops within the grace of a write is not left running.
+            was_waited_for = self._running.pop(call.id, None) is not None
+            if not was_waited_for and self._effect(call) is Effect.READ:
                 self._strays.stopped(call)
-        if self._running.pop(call.id, None) is not None:
+        if was_waited_for:
             self._ended.append(finished(self._turn.number, call, result))
             self._wakeup.set()
         elif self._effect(call) is Effect.WRITE:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -23,7 +24,7 @@ from tests.support.doubles import (
     waits,
     writes,
 )
-from tests.support.engine import KEY, Engine, Recorder, running_engine
+from tests.support.engine import DEADLINE_S, KEY, Engine, Recorder, running_engine
 from torpor.conversation.state import CallState, CallStatus, TurnState
 from torpor.errors import ToolFailed, ToolRefused, ToolTimedOut
 from torpor.records.blocks import canonical
@@ -41,6 +42,7 @@ from torpor.records.journal import (
 )
 from torpor.store.in_memory import MemoryData
 from torpor.toolhost.contract import ToolContext, ToolResult
+from torpor.turn.options import TurnOptions
 from torpor.turn.tool_batch import idempotency_key, settled_as_they_stand
 
 
@@ -263,6 +265,27 @@ async def test_a_read_that_will_not_stop_holds_up_nobody_once_its_turn_is_cancel
         await heard.until(TurnFinished)
         gate.opened.set()
         await engine.rested()
+
+
+async def test_an_actor_comes_to_rest_though_a_read_stopped_while_a_write_had_its_grace() -> None:
+    reading, paying, turn = Gate(), Gate(), TurnOptions(cancel_grace_s=DEADLINE_S)
+    tools = [reads("look", stops_at(reading)), writes("pay", stops_at(paying))]
+    async with running_engine(calls(use("look", "a"), use("pay", "b")), tools=tools, turn=turn) as engine:
+        await engine.send("one")
+        await reading.reached.wait()
+        await paying.reached.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.cancel)
+            with anyio.fail_after(DEADLINE_S):
+                while not engine.ledger.of("cancelled"):
+                    await anyio.lowlevel.checkpoint()
+            paying.opened.set()
+        await engine.rested()
+        assert [record.outcome for record in await engine.records_of(ToolFinished)] == [
+            Outcome.SUCCEEDED,
+            Outcome.INTERRUPTED,
+        ]
+        await engine.hibernate()
 
 
 async def cut_off(tool: FakeTool, gate: Gate, *more: FakeTool) -> tuple[MemoryData, Ledger]:
