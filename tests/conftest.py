@@ -8,8 +8,13 @@ command line's client) opt out by overriding ``anyio_backend`` in their module o
         return "asyncio"
 """
 
+import os
+
 import pytest
 from hypothesis import settings
+
+# No test talks to a real host, whoever runs it.
+os.environ.pop("ANTHROPIC_API_KEY", None)
 
 # A slow machine is no failure, and no run may depend on what an earlier one left behind.
 settings.register_profile("torpor", deadline=None, derandomize=True, database=None)

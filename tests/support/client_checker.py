@@ -94,6 +94,8 @@ def _projection_faults(event: Line, record: Record) -> Iterator[str]:
             expected |= {"messages": record["messages"]}
         case "model_replied":
             expected |= {"call": record["call"], "text": text_of(record["blocks"])}
+        case "model_failed":
+            expected |= {"call": record["call"], "code": record["code"]}
         case "tool_started":
             expected |= {"call_id": record["call_id"], "name": record["name"], "effect": record["effect"]}
         case "tool_finished" | "late_result":

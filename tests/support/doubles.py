@@ -14,6 +14,7 @@ import anyio.lowlevel
 import msgspec
 
 from tests.support.request_rules import Violation, violations
+from torpor.conversation.state import PAUSED
 from torpor.conversation.view import request_body
 from torpor.errors import ToolError, ToolRefused, ToolTimedOut, ToolUnknown
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
@@ -88,6 +89,11 @@ def use(name: str, call_id: str, **arguments: Any) -> Block:
     return canonical({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
 
 
+def place(call_id: str) -> str:
+    """Where in its reply a call stands, under whatever id the engine keeps it: ``a``, ``b``, ``c``, ..."""
+    return chr(ord("a") + int(call_id.rpartition("_")[2]))
+
+
 def replies(*blocks: Block, stop_reason: str = "end_turn", unusable: dict[str, str] | None = None) -> Play:
     """These blocks, announced to the sink as they are; text in one piece."""
 
@@ -159,14 +165,23 @@ class PlayedModel:
     def __init__(self, plays: Iterable[Play] = ()) -> None:
         self.plays = deque(plays)
         self.requests: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        """The model that each request names instead of the preamble's."""
         self.refused: list[Violation] = []
+        self._has_paused = False
+
+    def request_fields(self) -> dict[str, Any]:
+        return {}
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         body = msgspec.json.decode(request_body(request.preamble, request.view), type=dict[str, Any])
         self.requests.append(body)
-        self.refused.extend(violations(body))
+        self.asked.append(request.model)
+        self.refused.extend(violations(body, after_pause=self._has_paused))
         play = self.plays.popleft() if self.plays else echo
-        return await play(request, sink)
+        reply = await play(request, sink)
+        self._has_paused = reply.stop_reason == PAUSED
+        return reply
 
 
 Run = Callable[[dict[str, Any], ToolContext], Awaitable[ToolResult | str]]

@@ -28,6 +28,7 @@ class Deeds:
     """Runs, in order."""
     effects: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
+    tools: set[str] = field(default_factory=set)
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
@@ -44,6 +45,7 @@ def deeds_of(book: Iterable[dict[str, Any]]) -> dict[str, Deeds]:
     for line in book:
         what = {"started": "started", "effect": "effects", "ended": "ended"}[line["what"]]
         getattr(deeds[line["key"]], what).append(line["run"])
+        deeds[line["key"]].tools.add(line["tool"])
     return dict(deeds)
 
 
@@ -57,7 +59,9 @@ def effect_faults(accounts: dict[str, Account], deeds: dict[str, Deeds]) -> Iter
             given_up = account.turns[call.turn].code == "crashed"
             yield from _call_faults(f"{path} call {call.id}", call, deeds.get(key, Deeds()), given_up=given_up)
     for key in deeds.keys() - known:
-        yield f"a tool ran under key {key}, of which no journal knows"
+        # A read may begin beside the commit that announces it, and that commit may be lost.
+        if deeds[key].tools - READS:
+            yield f"a tool ran under key {key}, of which no journal knows"
 
 
 def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Iterator[str]:
@@ -145,6 +149,9 @@ def _request_faults(
             (message["role"], _canonical(block)) for message in line["body"]["messages"] for block in message["content"]
         ]
         for message, seq in account.taken_at.items():
+            turn = account.turns[account.turn_of[message]]
+            if turn.end == "refused" and turn.number != request["turn"]:
+                continue  # taken out of the view with its turn
             held = {("user", _canonical(block)) for block in account.messages[message]["blocks"]}
             if seq <= request["seq"] and not held <= set(said):
                 yield f"{where}: lacks message {message}"

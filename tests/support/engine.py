@@ -5,9 +5,9 @@ Leaving is abrupt unless ``stop_deadline_s`` says otherwise; what lasts is ``eng
 as a power cut leaves it, from which another engine goes on.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,13 +20,15 @@ from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock
+from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, fold
 from torpor.conversation.steps import StepOptions
 from torpor.errors import Unavailable
+from torpor.model.contract import Model
 from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import JournalRecord, WhenBusy
+from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.in_memory import MemoryData
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
@@ -36,6 +38,9 @@ from torpor.turn.options import TurnOptions
 KEY = ConversationKey("acme", "ann", "c_1")
 DEADLINE_S = 10.0
 """For every wait of a test; long, since it ends only tests that would hang."""
+PLAYED: Mapping[str, Any] = {"kind": "played"}
+ONCE = RetryOptions(retries_max=0)
+AT_ONCE = RetryOptions(retries_max=2, base_s=0.0)
 QUICK = SupervisorOptions(sweep_s=0.01, restart_backoff_s=0.0, stop_deadline_s=0.0)
 
 _Kind = TypeVar("_Kind", bound=JournalRecord)
@@ -139,6 +144,7 @@ class Engine:
         message_id: str = "",
         when_busy: WhenBusy = WhenBusy.QUEUE,
         agent: str = "",
+        resume: Offer | None = None,
     ) -> PendingReply:
         """Put a message into the mailbox."""
         if not message_id:
@@ -150,6 +156,7 @@ class Engine:
             text=text,
             when_busy=when_busy,
             agent=agent,
+            resume=resume,
         )
         return self.supervisor.post(key, command)
 
@@ -230,12 +237,13 @@ async def receipt_of(reply: PendingReply) -> Receipt:
 def agent(
     name: str = "clerk",
     *,
-    model: PlayedModel,
+    model: Model,
     toolbox: FakeToolbox,
     system: str = "You are a clerk.",
     default: bool = True,
+    table: Mapping[str, Any] = PLAYED,
 ) -> Agent:
-    definition = AgentDefinition(name=name, system=system, model={"kind": "played"}, default=default)
+    definition = AgentDefinition(name=name, system=system, model=dict(table), default=default)
     return Agent(definition, model=model, toolbox=toolbox)
 
 
@@ -250,14 +258,18 @@ async def running_engine(
     agents: Sequence[str] = ("clerk",),
     system: str = "You are a clerk.",
     steps: StepOptions | None = None,
+    retry: RetryOptions = ONCE,
     turn: TurnOptions | None = None,
     actor: ActorOptions | None = None,
     options: SupervisorOptions = QUICK,
+    host: Model | None = None,
+    table: Mapping[str, Any] = PLAYED,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
     Args: plays: what the model does, call by call.  tools: beside ``look``, a read that is always offered.
         data, ledger: of an engine before this one.  agents: names, the first being the default.
+        host: asked in place of the plays.  table: the agents' ``[model]``.
     """
     clock, bus, turn = clock or ManualClock(), LocalBus(), turn or TurnOptions(cancel_grace_s=0.0)
     model = PlayedModel(plays)
@@ -270,12 +282,20 @@ async def running_engine(
             ids=CountingIds(),
             agents=Agents(
                 tuple(
-                    agent(name, model=model, toolbox=toolbox, system=system, default=name == agents[0])
+                    agent(
+                        name,
+                        model=host or model,
+                        toolbox=toolbox,
+                        system=system,
+                        default=name == agents[0],
+                        table=table,
+                    )
                     for name in agents
                 )
             ),
             limiter=anyio.CapacityLimiter(turn.model_calls_max),
             steps=steps or StepOptions(),
+            retry=retry,
             turn=turn,
             actor=actor or ActorOptions(),
         )

@@ -10,8 +10,18 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from torpor.conversation.number import numbered
-from torpor.conversation.state import CallState, CallStatus, ConversationState, TurnState, fold, requested_view
+from torpor.conversation.state import (
+    PAUSED,
+    CallState,
+    CallStatus,
+    ConversationState,
+    TurnState,
+    fold,
+    requested_view,
+)
 from torpor.conversation.steps import (
     CallModel,
     FinishTurn,
@@ -45,6 +55,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
     Usage,
     WhenBusy,
 )
@@ -72,8 +83,10 @@ THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 class Request:
     """One model call as it was asked."""
 
-    def __init__(self, seq: int, *, preamble: Preamble, view: View) -> None:
+    def __init__(self, seq: int, *, turn: int, after_pause: bool, preamble: Preamble, view: View) -> None:
         self.seq = seq
+        self.turn = turn
+        self.after_pause = after_pause
         self.text = view.text()
         self.body: dict[str, Any] = json.loads(request_body(preamble, view))
 
@@ -99,6 +112,10 @@ class Teller:
         self.journal: list[JournalRecord] = []
         self.requests: list[Request] = []
         self.messages: list[Message] = []
+        self.refused: set[int] = set()
+        """Turns."""
+        self.taken_out: set[MessageId] = set()
+        """Messages that went with them."""
         self._is_asking = False
         self._is_running = False
         self._counter = 0
@@ -112,7 +129,14 @@ class Teller:
         if self.state.lost_calls:
             happenings.append(self._end_late)
         if self._is_asking:
-            happenings += [self._reply, self._reply, self._fail_model, self._cancel_call, self._crash]
+            happenings += [
+                self._reply,
+                self._reply,
+                self._reply_oddly,
+                self._fail_model,
+                self._cancel_call,
+                self._crash,
+            ]
         elif self._is_running:
             happenings += [self._finish_call, self._finish_call, self._cancel_tools, self._crash]
         elif not isinstance(step, Rest):
@@ -139,6 +163,7 @@ class Teller:
         other = copy.copy(self)
         other._choices = [*reversed(choices)]
         other.journal, other.requests, other.messages = [*self.journal], [*self.requests], [*self.messages]
+        other.refused, other.taken_out = {*self.refused}, {*self.taken_out}
         return other
 
     @property
@@ -198,25 +223,32 @@ class Teller:
                 self._cut()
             case FinishTurn(end=TurnEnd.FAILED):
                 self._fail(step.code)
+            case FinishTurn(end=TurnEnd.REFUSED):
+                self._refuse()
             case _:
                 raise AssertionError(step)
 
     def _ask(self, step: CallModel) -> None:
-        view = requested_view(self.state, step.joined)
+        turn, view = self._turn, requested_view(self.state, step.joined)
+        after_pause = turn.stop_reason == PAUSED or (bool(turn.call) and self.requests[-1].after_pause)
         if step.attempt > 1:
             self._again(step, StepKind.CALL_MODEL)
         self._add(
             ModelRequested(
                 turn=step.turn,
-                call=f"{step.turn}-{step.round}-{step.attempt}",
+                call=f"{step.turn}-{step.round}-{turn.asked + 1 if turn.call else 1}",
                 round=step.round,
                 preamble=self.state.preamble.digest,
                 link=view.link.hex(),
                 sections={},
                 joined=step.joined,
+                model=turn.model,
             )
         )
-        self.requests.append(Request(self.state.seq, preamble=self.state.preamble, view=view))
+        preamble = self.state.preamble
+        self.requests.append(
+            Request(self.state.seq, turn=step.turn, after_pause=after_pause, preamble=preamble, view=view)
+        )
         self._is_asking = True
 
     def _again(self, step: CallModel | RunTools, kind: StepKind) -> None:
@@ -226,14 +258,38 @@ class Teller:
         said = text_block(self._pick(SAYINGS))
         calls = tuple(self._call() for _ in range(self._pick((0, 0, 1, 2, 3))))
         blocks = self._pick(((said, *calls), (THINKING, said, *calls), calls))
-        self._add(self._replied(*blocks))
+        self._add(self._replied(*blocks, stop_reason="tool_use" if calls else "end_turn"))
         self._is_asking = False
 
-    def _replied(self, *blocks: Block) -> ModelReplied:
+    def _reply_oddly(self) -> None:
+        """As it is recorded once it was made storable: calls that were not stopped for are left out."""
+        said, cut = text_block(self._pick(SAYINGS)), (text_block("[cut]"),)
+        record = self._pick(
+            (
+                self._replied(stop_reason="refusal"),
+                self._replied(said, stop_reason=PAUSED),
+                self._replied(THINKING, said, stop_reason=PAUSED),
+                self._replied(stop_reason=PAUSED),
+                self._replied(said, stop_reason="max_tokens", note=cut),
+                self._replied(stop_reason="max_tokens", note=cut),
+                self._replied(stop_reason="max_tokens"),
+                self._replied(said, stop_reason="bored"),
+            )
+        )
+        self._add(record)
+        self._is_asking = False
+
+    def _replied(self, *blocks: Block, stop_reason: str = "end_turn", note: tuple[Block, ...] = ()) -> ModelReplied:
         turn = self._turn
         usage = Usage(input_tokens=self._number(), output_tokens=1)
         return ModelReplied(
-            turn=turn.number, call=turn.call, round=turn.round, blocks=blocks, stop_reason="end_turn", usage=usage
+            turn=turn.number,
+            call=turn.call,
+            round=turn.round,
+            blocks=blocks,
+            stop_reason=stop_reason,
+            usage=usage,
+            note=note,
         )
 
     def _call(self) -> Block:
@@ -241,9 +297,15 @@ class Teller:
         return canonical({"type": "tool_use", "id": f"call_{self._number()}"} | fields)
 
     def _fail_model(self) -> None:
-        turn = self._turn
-        self._add(ModelFailed(turn=turn.number, call=turn.call, round=turn.round, code="model_unavailable"))
-        self._fail("model_unavailable", partial=self._partial())
+        turn, code = self._turn, "model_unavailable"
+        failed = ModelFailed(turn=turn.number, call=turn.call, round=turn.round, code=code)
+        if turn.failures < 3 and self._pick((True, True, False)):
+            other = self._pick(("", "", "other"))
+            self._add(msgspec.structs.replace(failed, retry_at_us=self._number(), next_model=other))
+            self._is_asking = False
+            return
+        self._add(failed)
+        self._fail(code, partial=self._partial())
 
     def _cancel_call(self) -> None:
         self._cut(partial=self._partial())
@@ -293,6 +355,12 @@ class Teller:
         self._settle_all()
         note = text_block("[failed]")
         self._add(TurnFailed(turn=self._turn.number, code=code, detail="", note=note, partial=partial))
+
+    def _refuse(self) -> None:
+        turn = self._turn
+        self.refused.add(turn.number)
+        self.taken_out.update(turn.messages)
+        self._add(TurnRefused(turn=turn.number, detail="no", note=text_block("[refused]")))
 
 
 def told(choices: bytes) -> Teller:

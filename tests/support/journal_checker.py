@@ -20,15 +20,22 @@ PUBLIC_KINDS = {
     "message_received": "message.received",
     "turn_prepared": "turn.started",
     "model_replied": "reply.finished",
+    "model_failed": "model.failed",
     "tool_started": "tool.started",
     "tool_finished": "tool.finished",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",
     "turn_cancelled": "turn.cancelled",
     "turn_failed": "turn.failed",
+    "turn_refused": "turn.refused",
 }
 """Records that clients see, and the type of the event that each becomes."""
-TURN_ENDS = {"turn_finished": "finished", "turn_cancelled": "cancelled", "turn_failed": "failed"}
+TURN_ENDS = {
+    "turn_finished": "finished",
+    "turn_cancelled": "cancelled",
+    "turn_failed": "failed",
+    "turn_refused": "refused",
+}
 _NAMED = re.compile(r"\bm\d+\b")
 
 
@@ -222,7 +229,7 @@ def _in_turn(account: Account, turn: Turn, record: Record, where: str) -> None:
             _once(account, record, "finished", where)
         case "attempt_started":
             turn.attempts_max = max(turn.attempts_max, record["attempt"])
-        case "turn_finished" | "turn_cancelled" | "turn_failed":
+        case "turn_finished" | "turn_cancelled" | "turn_failed" | "turn_refused":
             _all_settled(account, turn, where)
             turn.end, turn.code = TURN_ENDS[record["kind"]], record.get("code", "")
 

@@ -6,6 +6,7 @@ which the reply carries as its request id.
 
 import json
 import os
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ class LoggingModel:
         self._model = model
         self._log = home / "model.jsonl"
         self._numbers = count(1)
+
+    def request_fields(self) -> Mapping[str, Any]:
+        return self._model.request_fields()
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"

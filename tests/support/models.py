@@ -23,7 +23,7 @@ class Heard:
 
 def a_request(view: View, *, call: str = "1-1-1") -> ModelRequest:
     """A request for the reply to ``view``."""
-    return ModelRequest(call=call, preamble=preamble_of({"model": "scripted"}), view=view, options={})
+    return ModelRequest(call=call, preamble=preamble_of({"model": "scripted"}), view=view)
 
 
 def user(view: View, *texts: str) -> View:

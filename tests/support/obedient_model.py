@@ -6,6 +6,7 @@ A message says what it wants in brackets at its end: its own id, and what to do 
     [m7: look_up, pay_keyed]        call these tools side by side, then answer
     [m7: hold]                      begin to speak, wait until somebody releases m7, then answer
     [m7: fail]                      begin to speak, then break down
+    [m7: refuse]                    begin to speak, then refuse
     [m7: echo]                      answer with the message itself
 
 An answer names every message it answers, so that others can count.
@@ -47,6 +48,9 @@ class ObedientModel:
     def __init__(self, home: Path) -> None:
         self._released = home / "released"
 
+    def request_fields(self) -> dict[str, Any]:
+        return {}
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         messages = json.loads(request.view.messages())
         blocks, stop_reason = await self._said(messages, sink)
@@ -58,7 +62,7 @@ class ObedientModel:
         last = wishes[-1]
         tools = tuple(doing for doing in last.doings if doing in {*ARGUMENTS, "pay_slowly"})
         if tools and not _was_called(open_part, last):
-            text = f"Working on {last.id}."
+            text = _working_on(last)
             sink.text(text)
             return (text_block(text), *(_call(last, name) for name in tools)), "tool_use"
         sink.text("Answered ")
@@ -68,6 +72,8 @@ class ObedientModel:
                 await anyio.sleep(0.005)
         if "fail" in last.doings:
             raise ProviderUnavailable("it was told to break down")
+        if "refuse" in last.doings:
+            return (text_block("Answered "),), "refusal"
         names = ", ".join(wish.id for wish in wishes)
         sink.text(names)
         await anyio.lowlevel.checkpoint()
@@ -107,9 +113,13 @@ def _last_text(messages: list[dict[str, Any]]) -> str:
 
 def _was_called(messages: list[dict[str, Any]], wish: Wish) -> bool:
     blocks = (block for message in messages for block in message["content"])
-    return any(block["type"] == "tool_use" and block["id"].startswith(f"{wish.id}-") for block in blocks)
+    return any(block["type"] == "text" and block["text"] == _working_on(wish) for block in blocks)
+
+
+def _working_on(wish: Wish) -> str:
+    return f"Working on {wish.id}."
 
 
 def _call(wish: Wish, name: str) -> Block:
     arguments = ARGUMENTS.get(name, {"amount": 6, "mark": wish.id})
-    return canonical({"type": "tool_use", "id": f"{wish.id}-{name}", "name": name, "input": arguments})
+    return canonical({"type": "tool_use", "id": "given_by_the_engine", "name": name, "input": arguments})

@@ -66,6 +66,8 @@ def _bounds(case: Case) -> Iterator[Violation]:
             )
         if (attempt := max((number for _, _, number in turn.attempts), default=1)) > evidence.attempts_max:
             yield case.broken("unbounded", f"turn {turn.number} made attempt {attempt} at one step")
+        if turn.failures > evidence.retries_max:
+            yield case.broken("unbounded", f"turn {turn.number} asked again after {turn.failures} failures")
 
 
 def _fences(case: Case) -> Iterator[Violation]:

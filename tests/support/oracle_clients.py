@@ -127,6 +127,14 @@ def _deltas(case: Case) -> Iterator[Violation]:
         turn = case.story.turns.get(int(delta.call.partition("-")[0]))
         if turn is not None and _ended_by(case, turn.end_seq, delta):
             yield case.broken("delta_after_end", f"{delta.life} showed text of call {delta.call} after its turn")
+    for record in case.story.records:
+        if record["kind"] == "model_failed" and record.get("retry_at_us"):
+            commit = case.commit_of(record["seq"])
+            life = commit.life if commit else ""
+            if any((delta.life, delta.call) == (life, record["call"]) for delta in case.deltas):
+                yield case.broken(
+                    "retried_after_text", f"call {record['call']} is asked again after some of it was shown"
+                )
     for call in case.model_calls:
         yield from _said(case, call)
     for turn in case.story.turns.values():
@@ -182,6 +190,8 @@ def event_of(record: Json) -> Json:
             calls = sum(block["type"] == "tool_use" for block in record["blocks"])
             body = _only(record, "call", "stop_reason") | {"text": _text_of(record["blocks"])}
             body |= {"tool_calls": calls} if calls else {}
+        case "model_failed":
+            body = _only(record, "call", "code", "detail", "retry_at_us", "next_model")
         case "tool_started":
             body = _only(record, "call_id", "name", "effect")
         case "tool_finished":
@@ -193,7 +203,9 @@ def event_of(record: Json) -> Json:
             body = _only(record, "reason") | ({"text": text} if text else {})
         case "turn_failed":
             text = _text_of(record.get("partial", []))
-            body = _only(record, "code", "detail") | ({"text": text} if text else {})
+            body = _only(record, "code", "detail", "offers") | ({"text": text} if text else {})
+        case "turn_refused":
+            body = _only(record, "detail")
         case _:
             body = {}
     return {"type": _EVENT_TYPES.get(kind, kind), **head, **body}
@@ -203,12 +215,14 @@ _EVENT_TYPES = {
     "message_received": "message.received",
     "turn_prepared": "turn.started",
     "model_replied": "reply.finished",
+    "model_failed": "model.failed",
     "tool_started": "tool.started",
     "tool_finished": "tool.finished",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",
     "turn_cancelled": "turn.cancelled",
     "turn_failed": "turn.failed",
+    "turn_refused": "turn.refused",
 }
 
 

@@ -126,6 +126,8 @@ class ModelCall:
     """When it was answered; 0 when it never was."""
     blocks: list[Json] | None = None
     """The answer's, when it was a reply."""
+    stop_reason: str = ""
+    """Likewise."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,6 +208,7 @@ class Evidence:
     has_leases: bool = True
     """Whether every grant carries a fence of its own; without, a fence is that of the process's start."""
     attempts_max: int = 3
+    retries_max: int = 6
     rounds_max: int = 25
     """Model calls of one turn, repeats not counted."""
     queue_max: int = 32

@@ -19,7 +19,7 @@ def judge_models(case: Case) -> Iterator[Violation]:
 
 
 def _body(case: Case, call: ModelCall) -> Iterator[Violation]:
-    refusals, link = _judged(call.body)
+    refusals, link = _judged(call.body, after_pause=_follows_pause(case, call.body))
     for refusal in refusals:
         yield case.broken("request_invalid", f"call {call.call} of {call.life}: {refusal}")
     if link != call.link:
@@ -27,27 +27,36 @@ def _body(case: Case, call: ModelCall) -> Iterator[Violation]:
 
 
 @lru_cache(maxsize=64)
-def _judged(body: bytes) -> tuple[tuple[str, ...], str]:
+def _judged(body: bytes, *, after_pause: bool) -> tuple[tuple[str, ...], str]:
     """What a strict host would refuse in a request, and the last link of its messages; repeats are frequent."""
     request = loads(body)
-    return tuple(map(str, violations(request))), chain_link(request["messages"])
+    return tuple(map(str, violations(request, after_pause=after_pause))), chain_link(request["messages"])
+
+
+def _follows_pause(case: Case, body: bytes) -> bool:
+    """Whether what the assistant said last is where a reply was paused."""
+    if b'"role":"assistant"}],"' not in body:  # written without blanks, and with its keys in order
+        return False
+    said = loads(body)["messages"][-1]["content"]
+    paused = (stored(call) for call in case.model_calls if call.stop_reason == "pause_turn")
+    return any(not blocks or said[-len(blocks) :] == blocks for blocks in paused)
 
 
 def _name(call: ModelCall) -> tuple[int, int, int]:
-    turn, round_, attempt = map(int, call.call.split("-"))
-    return turn, round_, attempt
+    turn, round_, place = map(int, call.call.split("-"))
+    return turn, round_, place
 
 
 def _repeats(case: Case, call: ModelCall) -> Iterator[Violation]:
     """A life that lost its lease without knowing may ask in vain; the holder never asks what was answered."""
-    number, round_, attempt = _name(call)
+    number, round_, place = _name(call)
     turn = case.story.turns.get(number)
     if turn is None:
         return
     if call.is_holder and case.durable(turn.replies.get(round_, 0)) < call.moment:
         yield case.broken("model_call_repeated", f"call {call.call} of {call.life} had been answered")
-    announced = turn.attempts.get(("call_model", round_, attempt), 0)
-    if attempt > 1 and case.durable(announced) > call.moment:
+    excuses = [seq for seq in turn.excuses.get(round_, []) if case.durable(seq) < call.moment]
+    if len(excuses) < place - 1:
         yield case.broken("attempt_unrecorded", f"call {call.call} of {call.life} began before its record")
 
 
@@ -65,18 +74,26 @@ def _requests(case: Case) -> Iterator[Violation]:
         reply_seq = case.story.turns[request.turn].replies.get(request.round, 0)
         if not reply_seq or case.story.records[reply_seq - 1]["call"] != request.call:
             continue
-        replies = [stored(call.blocks) for call in calls if call.blocks is not None]
+        replies = [stored(call) for call in calls if call.blocks is not None]
         if case.story.records[reply_seq - 1]["blocks"] not in replies:
             yield case.broken("reply_differs", f"record {reply_seq} is not what the model replied to {request.call}")
 
 
-def stored(blocks: list[Json]) -> list[Json]:
-    """A reply as it may be kept: no blank text, and an object as the input of every call."""
-    kept = [block for block in blocks if block["type"] != "text" or block["text"].strip()]
-    return [
-        {**block, "input": {}} if block["type"] == "tool_use" and not isinstance(block["input"], dict) else block
-        for block in kept
-    ]
+def stored(call: ModelCall) -> list[Json]:
+    """A reply as it may be kept: nothing of a refusal, no blank text, no thought that nothing came of, and calls only
+    where the reply stopped for them, each with an object as its input and an id of its own."""
+    if call.stop_reason == "refusal":
+        return []
+    kept = []
+    for place, block in enumerate(call.blocks or []):
+        if block["type"] == "tool_use" and call.stop_reason == "tool_use":
+            arguments = block["input"] if isinstance(block["input"], dict) else {}
+            kept.append({**block, "id": f"call_{call.call}_{place}", "input": arguments})
+        elif block["type"] == "thinking" or (block["type"] == "text" and block["text"].strip()):
+            kept.append(block)
+    if call.stop_reason != "pause_turn" and all(block["type"] == "thinking" for block in kept):
+        return []
+    return kept
 
 
 def _recoveries(case: Case) -> Iterator[Violation]:

@@ -12,10 +12,12 @@ from typing import Any
 from tests.support.oracle_evidence import Journal, Json, Row, Violation
 
 PUBLIC_KINDS = frozenset(
-    {"message_received", "turn_prepared", "model_replied", "tool_started", "tool_finished", "late_result"}
-    | {"turn_finished", "turn_cancelled", "turn_failed"}
+    {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
+    | {"late_result", "turn_finished", "turn_cancelled", "turn_failed", "turn_refused"}
 )
-TURN_ENDS = frozenset({"turn_finished", "turn_cancelled", "turn_failed"})
+TURN_ENDS = frozenset({"turn_finished", "turn_cancelled", "turn_failed", "turn_refused"})
+FINAL = frozenset({"end_turn", "stop_sequence", "tool_use", "max_tokens"})
+"""Reasons to stop after which a reply without calls may be the answer."""
 
 
 @dataclass(slots=True)
@@ -59,7 +61,20 @@ class Turn:
     replies: dict[int, int] = field(default_factory=dict)
     """Seq of the complete reply by round."""
     attempts: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    """Seq of each attempt that was announced, by step, round and number."""
+    """Seq of each attempt that was announced, by step, round and number; those of a model call before it failed and
+    was asked again do not count."""
+    excuses: dict[int, list[int]] = field(default_factory=dict)
+    """Seqs of what allowed one more model call in a round: an attempt, or a failure that is asked again."""
+    failures: int = 0
+    """Model calls that failed and are asked again."""
+    is_failing: bool = False
+    """A model call failed for good, so nothing but the end of the turn may follow."""
+    note: list[Json] = field(default_factory=list)
+    """Said behind the reply of the open round."""
+    stop_reason: str = ""
+    base: list[Json] = field(default_factory=list)
+    """The messages before the turn."""
+    base_notes: list[Json] = field(default_factory=list)
     round: int = 0
     call: str = ""
     reply: list[Json] | None = None
@@ -197,10 +212,12 @@ class Story:
         if not self._queue or messages != [self._queue[0].id]:
             waiting = [other.id for other in self._queue]
             self._broken("message_order", seq, f"the turn takes {messages}, waiting are {waiting}")
+        base = [{"role": message["role"], "content": list(message["content"])} for message in self._messages]
+        turn = self.turns[number] = Turn(number, list(messages), seq, base=base, base_notes=self._notes)
         blocks = [*self._notes, *self._take(messages, number)]
         self._notes = []
         self._say("user", blocks)
-        self._turn = self.turns[number] = Turn(number, list(messages), seq)
+        self._turn = turn
 
     def _take(self, ids: list[str], turn: int) -> Iterator[Json]:
         for id_ in ids:
@@ -222,6 +239,8 @@ class Story:
         turn = self._running(record, seq)
         if turn is not None and turn.is_interrupted:
             self._broken("interrupt_ignored", seq, f"{record['kind']} in a turn that was asked to make way")
+        if turn is not None and turn.is_failing:
+            self._broken("journal_order", seq, f"{record['kind']} in a turn whose model call failed for good")
         return turn
 
     def _attempt_started(self, record: Json, seq: int) -> None:
@@ -232,6 +251,8 @@ class Story:
         if round_ != turn.round or attempt != max(before, default=1) + 1:
             self._broken("journal_order", seq, f"attempt {attempt} at {step} of round {round_} follows {before}")
         turn.attempts[step, round_, attempt] = seq
+        if step == "call_model":
+            turn.excuses.setdefault(round_, []).append(seq)
 
     def _model_requested(self, record: Json, seq: int) -> None:
         if (turn := self._beginning(record, seq)) is None:
@@ -257,7 +278,7 @@ class Story:
             return
         if record["call"] != turn.call or record["round"] in turn.replies:
             self._broken("journal_order", seq, f"a reply to call {record['call']}, open is {turn.call!r}")
-        turn.call = ""
+        turn.call, turn.note, turn.stop_reason = "", record.get("note", []), record["stop_reason"]
         turn.replies[record["round"]] = seq
         turn.reply = record["blocks"]
         for block in record["blocks"]:
@@ -266,7 +287,16 @@ class Story:
                 self.calls[block["id"]] = Call(block["id"], block["name"], turn.number)
 
     def _model_failed(self, record: Json, seq: int) -> None:
-        self._running(record, seq)
+        if (turn := self._running(record, seq)) is None:
+            return
+        if record["call"] != turn.call:
+            self._broken("journal_order", seq, f"call {record['call']} failed, open is {turn.call!r}")
+        if not record.get("retry_at_us"):
+            turn.is_failing = True
+            return
+        turn.failures += 1
+        turn.excuses.setdefault(turn.round, []).append(seq)
+        turn.attempts = {name: at for name, at in turn.attempts.items() if name[:2] != ("call_model", turn.round)}
 
     def _tool_started(self, record: Json, seq: int) -> None:
         self._beginning(record, seq)
@@ -301,7 +331,7 @@ class Story:
     def _turn_finished(self, record: Json, seq: int) -> None:
         if (turn := self._running(record, seq)) is None:
             return
-        if turn.reply is None or turn.open_calls:
+        if turn.reply is None or turn.open_calls or turn.note or turn.stop_reason not in FINAL:
             self._broken("journal_order", seq, f"turn {turn.number} finishes without a final reply")
         self._close_round(turn, seq)
         self._end(turn, record, seq)
@@ -318,6 +348,16 @@ class Story:
 
     _turn_failed = _turn_cancelled
 
+    def _turn_refused(self, record: Json, seq: int) -> None:
+        """The view is what it was before the turn, and so are the notes, but for those that came since."""
+        if (turn := self._running(record, seq)) is None:
+            return
+        if turn.stop_reason != "refusal" or turn.reply:
+            self._broken("journal_order", seq, f"turn {turn.number} is refused after {turn.stop_reason!r}")
+        self._messages = turn.base
+        self._notes = [*turn.base_notes, *self._notes, record["note"]]
+        self._end(turn, record, seq)
+
     def _end(self, turn: Turn, record: Json, seq: int) -> None:
         turn.end_seq, turn.end = seq, record["kind"]
         self._turn = None
@@ -330,8 +370,8 @@ class Story:
         if missing:
             self._broken("call_open", seq, f"calls {missing} have no result")
         self._say("assistant", turn.reply or [])
-        self._say("user", [self._results[id_] for id_ in turn.open_calls if id_ in self._results])
-        turn.reply, turn.open_calls = None, []
+        self._say("user", [*(self._results[id_] for id_ in turn.open_calls if id_ in self._results), *turn.note])
+        turn.reply, turn.open_calls, turn.note = None, [], []
 
     def _say(self, role: str, blocks: list[Json]) -> None:
         if not blocks:

@@ -24,6 +24,7 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
 from torpor.records.frames import Cursor
@@ -48,8 +49,8 @@ class Follower:
         self._ended_turns = set[int]()
         self.seen = 0
         """Number of the last event."""
-        self.tools_started = set[str]()
-        self.tools_late = set[str]()
+        self._tools_started = set[tuple[int | None, str]]()
+        self._tools_late = set[tuple[int | None, str]]()
 
     async def follow(self, cursor: Cursor | None) -> None:
         """Take items for ever."""
@@ -82,6 +83,14 @@ class Follower:
         """Whether the turn that took it has ended."""
         return self._turn_of.get(message) in self._ended_turns
 
+    def has_started(self, message: str, tool: str) -> bool:
+        """Whether the turn that took the message has started the tool."""
+        return (self._turn_of.get(message), tool) in self._tools_started
+
+    def has_ended_late(self, message: str, tool: str) -> bool:
+        """Whether the end of the tool came after that of the turn that took the message."""
+        return (self._turn_of.get(message), tool) in self._tools_late
+
     def _take(self, event: AnyEvent) -> None:
         self.seen = event.event
         match event:
@@ -92,10 +101,10 @@ class Follower:
                 for message in named_in(event.text):
                     self._turn_of.setdefault(message, event.turn)
             case ToolStartedEvent():
-                self.tools_started.add(event.call_id)
+                self._tools_started.add((event.turn, event.name))
             case ToolLateEvent():
-                self.tools_late.add(event.call_id)
-            case TurnFinishedEvent() | TurnCancelledEvent() | TurnFailedEvent():
+                self._tools_late.add((event.of_turn, event.name))
+            case TurnFinishedEvent() | TurnCancelledEvent() | TurnFailedEvent() | TurnRefusedEvent():
                 self._ended_turns.add(event.turn)
 
     def _note(self, **line: Any) -> None:
@@ -150,8 +159,7 @@ class Speaker:
     async def paying(self, *, ends: tuple[str, ...]) -> str:
         """A slow payment that has begun, or whose turn is over."""
         message = await self.begun("pay_slowly", ends=ends)
-        call = f"{message}-pay_slowly"
-        await self.heard.until(lambda: call in self.heard.tools_started or self.heard.is_over(message))
+        await self.heard.until(lambda: self.heard.has_started(message, "pay_slowly") or self.heard.is_over(message))
         return message
 
     async def answered(self, *messages: str) -> None:

@@ -85,11 +85,12 @@ class Visitor(Speaker):
         await self.cancel(first)
         self.release(first)
         # A payment that was under way when its process died is never heard of again.
-        await self.heard.until(lambda: f"{first}-pay_slowly" in self.heard.tools_late or self._lives() != life)
+        await self.heard.until(lambda: self.heard.has_ended_late(first, "pay_slowly") or self._lives() != life)
         await self.answered(await self.say())
 
     async def _failing(self) -> None:
         await self.answered(await self.say("fail", ends=("failed",)))
+        await self.answered(await self.say("refuse", ends=("refused",)))
         await self.answered(await self.say())
         with pytest.raises(RequestRefused, match="no visible text"):
             await self.client.send(self.conversation, " ")

@@ -27,7 +27,16 @@ SAMPLES = [
     errors.ToolRefused("not after ten"),
     errors.ToolFailed("no such account"),
     errors.ProviderUnavailable("overloaded"),
+    errors.RateLimited("too many requests", retry_after_s=7.0),
+    errors.Overloaded("no capacity"),
+    errors.StreamLost("the stream ended before the reply did"),
+    errors.ModelTimedOut("no complete reply within 600 s"),
+    errors.ContextTooLong("prompt is too long"),
     errors.RequestInvalid("too odd"),
+    errors.RequestTooLarge("the request has 40 MB, expected at most 32"),
+    errors.KeyRefused("invalid key"),
+    errors.BillingRefused("no credit"),
+    errors.ModelUnknown("no model 'm'"),
     errors.Fenced("k", fence=1, newer=2),
     errors.WrongSequence("k", expected_seq=1, head_seq=2),
     errors.DuplicateMessage("k", message_id="m", receipt=b"{}"),
@@ -71,7 +80,8 @@ def test_only_a_tool_that_failed_shares_its_code_with_its_root() -> None:
 def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> None:
     safe = {type(error).__name__ for error in SAMPLES if error.retry is Retry.SAFE}
     unknown = {type(error).__name__ for error in SAMPLES if error.retry is Retry.UNKNOWN_OUTCOME}
-    assert safe == {"Busy", "NotNow", "Unavailable", "ProviderUnavailable", "LeaseHeld", "StoreFull"}
+    passing = {"ProviderUnavailable", "RateLimited", "Overloaded", "StreamLost"}
+    assert safe == {"Busy", "NotNow", "Unavailable", "LeaseHeld", "StoreFull"} | passing
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}
 
 

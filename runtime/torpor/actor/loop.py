@@ -22,9 +22,11 @@ from torpor.actor.options import ActorOptions
 from torpor.actor.thaw import thaw
 from torpor.bus.contract import Bus
 from torpor.clock import Clock, IdSource
+from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
 from torpor.conversation.state import CallState, ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
+from torpor.conversation.text import is_blank
 from torpor.conversation.view import View
 from torpor.errors import (
     Busy,
@@ -36,7 +38,7 @@ from torpor.errors import (
     TorporError,
     UnknownAgent,
 )
-from torpor.records.blocks import text_block
+from torpor.records.blocks import Block, text_block
 from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationCreated, LateResult, MessageReceived, Outcome, WhenBusy
@@ -44,6 +46,7 @@ from torpor.store.contract import Lease, Snapshot, Store
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
 from torpor.turn.agents import Agents
+from torpor.turn.calibration import Calibration
 from torpor.turn.interpret import Interpreter
 from torpor.turn.options import TurnOptions
 
@@ -61,8 +64,10 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     limiter: anyio.CapacityLimiter
     """For concurrent model calls."""
     steps: StepOptions
+    retry: RetryOptions = RetryOptions()
     turn: TurnOptions
     actor: ActorOptions
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
 
 
 class Actor:
@@ -196,6 +201,8 @@ class Actor:
                 clock=parts.clock,
                 limiter=parts.limiter,
                 steps=parts.steps,
+                retry=parts.retry,
+                calibration=parts.calibration,
                 options=parts.turn,
                 tasks=tasks,
                 strays=self,
@@ -270,7 +277,7 @@ class Actor:
             MessageReceived(
                 message_id=command.message_id,
                 principal=command.principal,
-                blocks=(text_block(command.text),),
+                blocks=_blocks_of(command),
                 when_busy=command.when_busy,
                 cleaned=command.cleaned,
             )
@@ -349,6 +356,13 @@ RECORD_BYTES: Final = 256
 def _marks(state: ConversationState) -> ConversationState:
     """Of a state that was saved, the numbers that tell when the next one is due; not its text."""
     return ConversationState(seq=state.seq, view=View(size_bytes=state.view.size_bytes))
+
+
+def _blocks_of(command: SendMessage) -> tuple[Block, ...]:
+    """What the model reads of a message."""
+    resumes = (notes.RESUME[command.resume],) if command.resume is not None else ()
+    texts = (*resumes, command.text) if not is_blank(command.text) else resumes
+    return tuple(map(text_block, texts))
 
 
 def _position(state: ConversationState, message_id: MessageId) -> int:

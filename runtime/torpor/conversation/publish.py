@@ -7,6 +7,7 @@ from torpor.records.blocks import Block, head_of
 from torpor.records.events import (
     AnyEvent,
     MessageReceivedEvent,
+    ModelFailedEvent,
     ReplyFinishedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
@@ -14,12 +15,14 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
 from torpor.records.journal import (
     JournalRecord,
     LateResult,
     MessageReceived,
+    ModelFailed,
     ModelReplied,
     Record,
     ToolFinished,
@@ -28,6 +31,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
 )
 
 
@@ -71,6 +75,17 @@ def _reply_finished(record: ModelReplied) -> AnyEvent:
     )
 
 
+def _model_failed(record: ModelFailed) -> AnyEvent:
+    return ModelFailedEvent(
+        **_head(record),
+        call=record.call,
+        code=record.code,
+        detail=record.detail,
+        retry_at_us=record.retry_at_us,
+        next_model=record.next_model,
+    )
+
+
 def _tool_started(record: ToolStarted) -> AnyEvent:
     return ToolStartedEvent(**_head(record), call_id=record.call_id, name=record.name, effect=record.effect)
 
@@ -94,17 +109,25 @@ def _turn_cancelled(record: TurnCancelled) -> AnyEvent:
 
 
 def _turn_failed(record: TurnFailed) -> AnyEvent:
-    return TurnFailedEvent(**_head(record), code=record.code, detail=record.detail, text=text_of(record.partial))
+    return TurnFailedEvent(
+        **_head(record), code=record.code, detail=record.detail, text=text_of(record.partial), offers=record.offers
+    )
+
+
+def _turn_refused(record: TurnRefused) -> AnyEvent:
+    return TurnRefusedEvent(**_head(record), detail=record.detail)
 
 
 _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
     MessageReceived: _message_received,
     TurnPrepared: _turn_started,
     ModelReplied: _reply_finished,
+    ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
     LateResult: _tool_late,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cancelled,
     TurnFailed: _turn_failed,
+    TurnRefused: _turn_refused,
 }

@@ -15,7 +15,7 @@ from torpor.records.blocks import Block
 from torpor.records.ids import CallId
 from torpor.records.journal import Usage
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 

@@ -37,6 +37,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
     Usage,
     WhenBusy,
 )
@@ -95,6 +96,26 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str = ""
     calls: tuple[CallState, ...] = ()
     """Of the open round, in the model's order."""
+    note: tuple[Block, ...] = ()
+    """Of the open round: why its calls were not run."""
+    asked: int = 0
+    """Model requests of this round, lost ones included; names the next one."""
+    failures: int = 0
+    """Model calls of this turn that failed and were asked again."""
+    retry_at_us: int = 0
+    """When the open model call is asked again; 0 for at once."""
+    model: str = ""
+    """Asked in this turn instead of the preamble's."""
+    cuts: int = 0
+    """Replies of this turn whose calls were cut off and not run."""
+    pauses: int = 0
+    """Replies of this turn that the host paused."""
+    base: View = View()
+    """The view before the turn: what a refusal goes back to."""
+    base_notes: tuple[Block, ...] = ()
+    """The notes that the turn took into the view."""
+    executed: tuple[str, ...] = ()
+    """Writes of this turn, with how they ended; told after a refusal."""
 
     @property
     def open_calls(self) -> tuple[CallState, ...]:
@@ -125,10 +146,12 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     last_usage: Usage = Usage()
     """Of the last reply."""
     measured_bytes: int = 0
-    """Size of the view that ``last_usage`` counted."""
+    """Size of what ``last_usage`` counted: preamble, messages and the reply."""
 
 
 LOST_CALLS_MAX: Final = 32
+PAUSED: Final = "pause_turn"
+"""The host's own tools take longer: what it said so far is sent back as it is, and it goes on."""
 
 
 def fold(state: ConversationState, records: Iterable[JournalRecord]) -> ConversationState:
@@ -178,7 +201,13 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         raise BadHistory(f"record {record.seq} begins turn {record.turn}, the last one was {state.turns}")
     taken, rest = _taken(state.queued, record.messages, f"record {record.seq}")
     blocks = (*state.notes, *(block for message in taken for block in message.blocks))
-    turn = TurnState(number=record.turn, messages=record.messages, principal=taken[-1].principal)
+    turn = TurnState(
+        number=record.turn,
+        messages=record.messages,
+        principal=taken[-1].principal,
+        base=state.view,
+        base_notes=state.notes,
+    )
     return msgspec.structs.replace(
         state, turns=record.turn, turn=turn, queued=rest, notes=(), view=state.view.extended("user", blocks)
     )
@@ -224,13 +253,21 @@ def _model_requested(state: ConversationState, record: ModelRequested) -> Conver
     view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
     if record.link != view.link.hex():
         raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
-    requested = TurnState(
-        number=turn.number,
+    is_again = record.round == turn.round
+    requested = msgspec.structs.replace(
+        turn,
         messages=(*turn.messages, *record.joined),
         principal=taken[-1].principal if taken else turn.principal,
         round=record.round,
         call=record.call,
-        attempts=max(turn.attempts, 1) if record.round == turn.round else 1,
+        attempts=max(turn.attempts, 1) if is_again else 1,
+        asked=turn.asked + 1 if is_again else 1,
+        retry_at_us=0,
+        model=record.model,
+        reply=None,
+        stop_reason="",
+        calls=(),
+        note=(),
     )
     return msgspec.structs.replace(state, view=view, queued=rest, turn=requested)
 
@@ -241,8 +278,9 @@ def _round_closed(view: View, turn: TurnState, what: str) -> View:
         raise BadHistory(f"{what} leaves calls {tuple(call.id for call in turn.open_calls)!r} open")
     if turn.reply:
         view = view.extended("assistant", turn.reply)
-    results = [call.result for call in turn.calls if call.result is not None]
-    return view.extended("user", results) if results else view
+    said = [call.result for call in turn.calls if call.result is not None]
+    said.extend(turn.note)
+    return view.extended("user", said) if said else view
 
 
 def _model_replied(state: ConversationState, record: ModelReplied) -> ConversationState:
@@ -260,14 +298,36 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
         if head.type == "tool_use"
     )
     replied = msgspec.structs.replace(
-        turn, call="", attempts=0, reply=record.blocks, stop_reason=record.stop_reason, calls=calls
+        turn,
+        call="",
+        attempts=0,
+        reply=record.blocks,
+        stop_reason=record.stop_reason,
+        calls=calls,
+        note=record.note,
+        cuts=turn.cuts + bool(record.note),
+        pauses=turn.pauses + (record.stop_reason == PAUSED),
     )
-    return msgspec.structs.replace(state, turn=replied, last_usage=record.usage, measured_bytes=state.view.size_bytes)
+    replied_bytes = sum(len(bytes(block)) for block in record.blocks)
+    measured_bytes = len(bytes(state.preamble.body)) + state.view.size_bytes + replied_bytes
+    return msgspec.structs.replace(state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes)
 
 
 def _model_failed(state: ConversationState, record: ModelFailed) -> ConversationState:
-    _running(state, record)
-    return state
+    """One that is asked again is no attempt that a crash interrupted: its end is on record."""
+    turn = _running(state, record)
+    if record.call != turn.call:
+        raise BadHistory(f"record {record.seq} tells the failure of call {record.call!r}, open is {turn.call!r}")
+    if not record.retry_at_us:
+        return state
+    again = msgspec.structs.replace(
+        turn,
+        attempts=0,
+        failures=turn.failures + 1,
+        retry_at_us=record.retry_at_us,
+        model=record.next_model or turn.model,
+    )
+    return msgspec.structs.replace(state, turn=again)
 
 
 def _tool_started(state: ConversationState, record: ToolStarted) -> ConversationState:
@@ -285,6 +345,8 @@ def _tool_finished(state: ConversationState, record: ToolFinished) -> Conversati
     settled = msgspec.structs.replace(
         call, status=CallStatus.SETTLED, outcome=record.outcome, result=record.block, arguments=msgspec.Raw(b"{}")
     )
+    if call.status is CallStatus.STARTED and call.effect is Effect.WRITE:
+        turn = msgspec.structs.replace(turn, executed=(*turn.executed, f"{call.name} ({record.outcome.value})"))
     state = _with_call(state, turn, settled, attempts=turn.attempts)
     if record.outcome is not Outcome.UNKNOWN:
         return state
@@ -324,6 +386,14 @@ def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> C
     return _turn_over(state, view, (record.note,))
 
 
+def _turn_refused(state: ConversationState, record: TurnRefused) -> ConversationState:
+    """Nothing of the turn stays in the view; the notes it had taken wait again."""
+    turn = _running(state, record)
+    _round_closed(state.view, turn, f"record {record.seq}")
+    state = msgspec.structs.replace(state, notes=(*turn.base_notes, *state.notes))
+    return _turn_over(state, turn.base, (record.note,))
+
+
 def _turn_over(state: ConversationState, view: View, notes: tuple[Block, ...]) -> ConversationState:
     """Steers that found no further model call wait like any other message."""
     queued = tuple(
@@ -355,4 +425,5 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cut,
     TurnFailed: _turn_cut,
+    TurnRefused: _turn_refused,
 }

@@ -5,11 +5,11 @@ that keeps killing its process is given up, not repeated for ever.
 """
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from torpor.conversation.state import ConversationState, TurnState
+from torpor.conversation.state import PAUSED, ConversationState, TurnState
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import WhenBusy
 
@@ -27,6 +27,10 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Model calls in one turn; the next one ends it as failed."""
     attempts_max: int = 3
     """Attempts at one step, crashes in between, before the turn ends as failed."""
+    cuts_max: int = 2
+    """Replies in one turn whose tool calls the output limit cut off; one more ends it as failed."""
+    pauses_max: int = 8
+    """Replies in one turn that the model's host paused; one more ends it as failed."""
 
 
 class PrepareTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,8 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     attempt: int
     joined: tuple[MessageId, ...] = ()
+    not_before_us: int = 0
+    """UTC, microseconds: a call that failed is asked again then; 0 for at once."""
 
 
 class RunTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +67,8 @@ class TurnEnd(StrEnum):
     INTERRUPTED = "interrupted"
     """A message asked to be next."""
     FAILED = "failed"
+    REFUSED = "refused"
+    """The model refused to answer."""
 
 
 class FinishTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +83,9 @@ class FinishTurn(msgspec.Struct, frozen=True, kw_only=True):
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to do until somebody asks."""
 
+
+REFUSAL: Final = "refusal"
+"""The reason to stop of a reply that says no; whatever it had said until then is dropped."""
 
 Step: TypeAlias = PrepareTurn | CallModel | RunTools | FinishTurn | Rest
 
@@ -109,11 +120,39 @@ def _next_in_turn(state: ConversationState, turn: TurnState, options: StepOption
             calls=tuple(call.id for call in open_calls),
         )
     if turn.call:
-        return CallModel(turn=turn.number, round=turn.round, attempt=turn.attempts + 1)
+        return CallModel(turn=turn.number, round=turn.round, attempt=turn.attempts + 1, not_before_us=turn.retry_at_us)
     joined = tuple(message.id for message in state.queued if message.when_busy is WhenBusy.STEER)
-    if turn.reply is not None and not turn.calls:
-        return FinishTurn(turn=turn.number, end=TurnEnd.FINISHED)
+    if turn.reply is not None and (end := _end_by_reply(turn, options)) is not None:
+        return end
     if turn.round >= options.step_limit:
         detail = f"{turn.round} model calls in one turn, the limit is {options.step_limit}"
         return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code="step_limit", detail=detail)
     return CallModel(turn=turn.number, round=turn.round + 1, attempt=1, joined=joined)
+
+
+_CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+_KNOWN: Final = frozenset({"end_turn", "stop_sequence", "tool_use", PAUSED}) | _CUT_SHORT
+"""Reasons to stop that mean something here; after any other a reply is no answer."""
+
+
+def _end_by_reply(turn: TurnState, options: StepOptions) -> FinishTurn | None:
+    """How the last reply ends the turn; None when the model is to be asked again."""
+    if turn.calls:
+        return None
+    if turn.stop_reason == REFUSAL:
+        return FinishTurn(turn=turn.number, end=TurnEnd.REFUSED, code="refused")
+    if turn.stop_reason == PAUSED and turn.pauses <= options.pauses_max:
+        return None
+    if turn.note and turn.cuts <= options.cuts_max and turn.stop_reason in _KNOWN:
+        return None
+    code, detail = "", ""
+    if turn.stop_reason == PAUSED:
+        code, detail = "paused_too_often", f"the host paused {turn.pauses} times, the limit is {options.pauses_max}"
+    elif turn.stop_reason not in _KNOWN:
+        code, detail = "unknown_stop_reason", f"the host stopped for {turn.stop_reason!r}, which is not known"
+    elif turn.note:
+        code, detail = "output_limit", f"{turn.cuts} replies were cut off in the middle of a tool call"
+    elif turn.stop_reason in _CUT_SHORT and not turn.reply:
+        code, detail = "output_limit", f"the reply was cut off ({turn.stop_reason}) before it said anything"
+    end = TurnEnd.FAILED if code else TurnEnd.FINISHED
+    return FinishTurn(turn=turn.number, end=end, code=code, detail=detail)

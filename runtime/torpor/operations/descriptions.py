@@ -27,6 +27,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
     Usage,
     WhenBusy,
 )
@@ -77,7 +78,7 @@ def _attempt(record: AttemptStarted) -> Description:
 
 
 def _requested(record: ModelRequested) -> Description:
-    tokens = sum(record.sections.values())
+    tokens = record.estimated_tokens or sum(record.sections.values())
     facts: Facts = {
         "call": record.call,
         "round": record.round,
@@ -86,9 +87,12 @@ def _requested(record: ModelRequested) -> Description:
         "link": record.link,
         "sections": record.sections,
         "joined": list(record.joined),
+        "model": record.model,
+        "estimated_tokens": tokens,
     }
     joined = f", joined by {', '.join(map(repr, record.joined))}" if record.joined else ""
-    return f"model asked, round {record.round} (about {tokens} tokens{joined})", facts, ""
+    whom = f"model {record.model!r}" if record.model else "model"
+    return f"{whom} asked, round {record.round} (about {tokens} tokens{joined})", facts, ""
 
 
 def _replied(record: ModelReplied) -> Description:
@@ -101,21 +105,35 @@ def _replied(record: ModelReplied) -> Description:
         "model": record.model,
         "tool_calls": calls,
         "usage": {field: getattr(record.usage, field) for field in Usage.__struct_fields__},
+        "request_id": record.request_id,
+        "unusable": sorted(record.unusable),
+        "dropped": list(record.dropped),
     }
     asked = f", asks for {', '.join(calls)}" if calls else ""
+    dropped = f", {', '.join(record.dropped)} left out" if record.dropped else ""
     usage = record.usage
     read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
     cached = f", {usage.cache_read_input_tokens} of them cached" if usage.cache_read_input_tokens else ""
     return (
-        f"model replied, {record.stop_reason}{asked} ({read} tokens in{cached}, {usage.output_tokens} out)",
+        f"model replied, {record.stop_reason}{asked}{dropped} ({read} tokens in{cached}, {usage.output_tokens} out)",
         facts,
         _said(record.blocks),
     )
 
 
 def _model_failed(record: ModelFailed) -> Description:
-    facts: Facts = {"call": record.call, "round": record.round, "code": record.code, "detail": record.detail}
-    return f"model failed, {record.code}: {record.detail}", facts, ""
+    facts: Facts = {
+        "call": record.call,
+        "round": record.round,
+        "code": record.code,
+        "detail": record.detail,
+        "retry_at_us": record.retry_at_us,
+        "next_model": record.next_model,
+    }
+    pause_s = (record.retry_at_us - record.at_us) / 1_000_000
+    again = f", asked again in {pause_s:.3g} s" if record.retry_at_us else ""
+    other = f" as model {record.next_model!r}" if record.next_model else ""
+    return f"model failed, {record.code}: {record.detail}{again}{other}", facts, ""
 
 
 def _tool_started(record: ToolStarted) -> Description:
@@ -166,8 +184,16 @@ def _turn_cancelled(record: TurnCancelled) -> Description:
 
 
 def _turn_failed(record: TurnFailed) -> Description:
-    facts: Facts = {"code": record.code, "detail": record.detail}
+    facts: Facts = {
+        "code": record.code,
+        "detail": record.detail,
+        "offers": [offer.value for offer in record.offers],
+    }
     return f"turn failed, {record.code}: {record.detail}", facts, _said(record.partial)
+
+
+def _turn_refused(record: TurnRefused) -> Description:
+    return f"turn refused and taken out of the view: {record.detail}", {"detail": record.detail}, ""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -239,4 +265,5 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cancelled,
     TurnFailed: _turn_failed,
+    TurnRefused: _turn_refused,
 }

@@ -24,6 +24,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
 )
 
 
@@ -91,7 +92,7 @@ class Timeline:
                 return record.at_us - began_us if began_us is not None else None
             case ToolFinished() | LateResult():
                 return self._since(record.call_id, record.at_us)
-            case TurnFinished() | TurnCancelled() | TurnFailed():
+            case TurnFinished() | TurnCancelled() | TurnFailed() | TurnRefused():
                 return self._since("turn", record.at_us)
             case _:
                 pass

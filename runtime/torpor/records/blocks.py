@@ -22,6 +22,7 @@ class BlockHead(msgspec.Struct, frozen=True):
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
+    signature: str = ""
 
 
 _HEAD: Final = msgspec.json.Decoder(BlockHead)

@@ -7,7 +7,7 @@ durable.
 import msgspec
 
 from torpor.records.ids import MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.journal import Offer, WhenBusy
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,7 +22,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by a ``Receipt``. ``text`` has been cleaned and is not blank."""
+    """Answered by a ``Receipt``. ``text`` has been cleaned, and is not blank unless it resumes."""
 
     message_id: MessageId
     principal: str
@@ -31,6 +31,8 @@ class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     when_busy: WhenBusy = WhenBusy.QUEUE
     agent: str = ""
     """Only read when this message creates the conversation; empty for the home's default agent."""
+    resume: Offer | None = None
+    """Taken up of a turn that failed; what that means to the model stands before ``text``."""
 
 
 class CancelTurn(msgspec.Struct, frozen=True, kw_only=True):

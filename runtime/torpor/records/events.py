@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Effect, Outcome
+from torpor.records.journal import Effect, Offer, Outcome
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -38,6 +38,16 @@ class ReplyFinishedEvent(Event, frozen=True, tag="reply.finished"):
     text: str
     tool_calls: int = 0
     stop_reason: str = ""
+
+
+class ModelFailedEvent(Event, frozen=True, tag="model.failed"):
+    """A model call gave no reply; with ``retry_at_us`` it is asked again then, and nothing is lost so far."""
+
+    call: str
+    code: str
+    detail: str
+    retry_at_us: int = 0
+    next_model: str = ""
 
 
 class ToolStartedEvent(Event, frozen=True, tag="tool.started"):
@@ -76,18 +86,28 @@ class TurnFailedEvent(Event, frozen=True, tag="turn.failed"):
     detail: str
     text: str = ""
     """What had been said of the reply that was lost."""
+    offers: tuple[Offer, ...] = ()
+    """What ``send`` with ``resume`` can do about it."""
+
+
+class TurnRefusedEvent(Event, frozen=True, tag="turn.refused"):
+    """The model refused to answer; what it refused is no longer part of the conversation that it sees."""
+
+    detail: str
 
 
 AnyEvent: TypeAlias = (
     MessageReceivedEvent
     | TurnStartedEvent
     | ReplyFinishedEvent
+    | ModelFailedEvent
     | ToolStartedEvent
     | ToolFinishedEvent
     | ToolLateEvent
     | TurnFinishedEvent
     | TurnCancelledEvent
     | TurnFailedEvent
+    | TurnRefusedEvent
 )
 
 

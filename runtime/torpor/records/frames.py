@@ -11,7 +11,7 @@ import msgspec
 
 from torpor.records.events import AnyEvent
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.journal import Offer, WhenBusy
 
 SUBPROTOCOL = "torpor.v1"
 
@@ -61,6 +61,8 @@ class Send(ClientFrame, frozen=True, tag="send"):
     text: str
     when_busy: WhenBusy = WhenBusy.QUEUE
     agent: str = ""
+    resume: Offer | None = None
+    """Takes up an offer of the turn that failed; ``text`` may be empty then."""
 
 
 class Cancel(ClientFrame, frozen=True, tag="cancel"):

@@ -57,6 +57,15 @@ class Outcome(StrEnum):
     """Stopped, lost or timed out while running; a write, so its effect is unknown."""
 
 
+class Offer(StrEnum):
+    """What a client may do about a turn that failed; sent as ``resume`` with a new message."""
+
+    CONTINUE = "continue"
+    """Go on where the reply was cut."""
+    RETRY = "retry"
+    """Answer the same message again."""
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens as the model host reports them; context used is the sum of all four."""
 
@@ -134,6 +143,10 @@ class ModelRequested(Record, frozen=True, tag="model_requested"):
     joined: tuple[MessageId, ...] = ()
     """Messages that steer: they enter the view here, behind the results of the round before."""
     purpose: str = "turn"
+    model: str = ""
+    """Asked instead of the preamble's model, which failed; empty for that one."""
+    estimated_tokens: int = 0
+    """Of the whole request, told beforehand from the last count and what is new; 0 in older records."""
 
 
 class ModelReplied(Record, frozen=True, tag="model_replied"):
@@ -148,6 +161,10 @@ class ModelReplied(Record, frozen=True, tag="model_replied"):
     request_id: str = ""
     unusable: dict[str, str] = {}
     """Calls whose arguments cannot be used, by id, and why; they are settled as failed and never run."""
+    dropped: tuple[str, ...] = ()
+    """Types of blocks left out, because no later request may repeat them or nothing may come of them."""
+    note: tuple[Block, ...] = ()
+    """Tells the model, behind the reply, why its calls were not run; the turn then asks again."""
 
 
 class ModelFailed(Record, frozen=True, tag="model_failed"):
@@ -157,6 +174,10 @@ class ModelFailed(Record, frozen=True, tag="model_failed"):
     round: int
     code: str
     detail: str = ""
+    retry_at_us: int = 0
+    """When it is asked again, UTC microseconds; 0 when it is not."""
+    next_model: str = ""
+    """Asked from then on instead of the preamble's; empty for no change."""
 
 
 class ToolStarted(Record, frozen=True, tag="tool_started"):
@@ -214,6 +235,16 @@ class TurnFailed(Record, frozen=True, tag="turn_failed"):
     note: Block
     partial: tuple[Block, ...] = ()
     """Finished blocks and the text so far of the reply that was lost."""
+    offers: tuple[Offer, ...] = ()
+    """What the client may do about it."""
+
+
+class TurnRefused(Record, frozen=True, tag="turn_refused"):
+    """The model refused; the whole turn leaves the view, or every later request would be refused with it."""
+
+    detail: str
+    note: Block
+    """Tells the model, in its next user message, that something was taken out and which writes were executed in it."""
 
 
 JournalRecord: TypeAlias = (
@@ -231,6 +262,7 @@ JournalRecord: TypeAlias = (
     | TurnFinished
     | TurnCancelled
     | TurnFailed
+    | TurnRefused
 )
 """Any record of a journal."""
 
@@ -238,11 +270,13 @@ PUBLIC_RECORDS: Final = (
     MessageReceived,
     TurnPrepared,
     ModelReplied,
+    ModelFailed,
     ToolStarted,
     ToolFinished,
     LateResult,
     TurnFinished,
     TurnCancelled,
     TurnFailed,
+    TurnRefused,
 )
 """Records with a public side: they carry an event number and are projected by ``conversation.publish``."""

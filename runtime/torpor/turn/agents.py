@@ -37,9 +37,19 @@ class Agent:
         self.definition = definition
         self.model = model
         self.toolbox = toolbox
-        fields = _preamble_fields(definition, toolbox)
+        fields = _preamble_fields(definition, model, toolbox)
         self.preamble: Preamble = preamble_of(fields)
         self.fixed_sections = preamble_sections(fields)
+
+    @property
+    def fallback(self) -> str:
+        """The model that is asked when the first one fails; empty for none."""
+        return str(self.definition.model.get("fallback", ""))
+
+    @property
+    def model_name(self) -> str:
+        """The model that is asked first."""
+        return str(self.definition.model.get("model", self.definition.model["kind"]))
 
     @property
     def name(self) -> str:
@@ -49,13 +59,14 @@ class Agent:
         return f"<Agent {self.name} preamble={self.preamble.digest[:12]}>"
 
 
-def _preamble_fields(definition: AgentDefinition, toolbox: Toolbox) -> dict[str, Any]:
+def _preamble_fields(definition: AgentDefinition, model: Model, toolbox: Toolbox) -> dict[str, Any]:
     """Tools sorted by name, the static system prompt as its own block: a prefix that only a change of the home
-    moves."""
+    moves. A prompt that says nothing is left out, since the API refuses it."""
     return {
         "model": definition.model.get("model", definition.model["kind"]),
         "max_tokens": definition.max_tokens,
-        "system": [{"type": "text", "text": definition.system}],
+        **model.request_fields(),
+        **({"system": [{"type": "text", "text": definition.system}]} if definition.system.strip() else {}),
         "tools": [
             {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
             for spec in toolbox.specs()

@@ -9,10 +9,12 @@ from typing import assert_never
 
 import anyio
 import anyio.abc
+import structlog
 
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
-from torpor.conversation.budget import request_sections
+from torpor.conversation.budget import input_tokens, next_request_tokens, request_bytes, request_sections
+from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState, requested_view
 from torpor.conversation.steps import (
     CallModel,
@@ -32,8 +34,6 @@ from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
-    ModelFailed,
-    ModelReplied,
     ModelRequested,
     PreambleChanged,
     StepKind,
@@ -41,13 +41,17 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
 )
-from torpor.turn import notes
+from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
+from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.options import TurnOptions
 from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
+
+_log = structlog.get_logger()
 
 
 class Interpreter:
@@ -63,7 +67,9 @@ class Interpreter:
         clock: Clock,
         limiter: anyio.CapacityLimiter,
         steps: StepOptions,
+        retry: RetryOptions,
         options: TurnOptions,
+        calibration: Calibration,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
         land_soon: Callable[[], None],
@@ -82,13 +88,16 @@ class Interpreter:
         self._clock = clock
         self._limiter = limiter
         self._steps = steps
+        self._retry = retry
         self._options = options
+        self._calibration = calibration
         self._tasks = tasks
         self._strays = strays
         self._land_soon = land_soon
         self._recovers = recovers
         self._scope: anyio.CancelScope | None = None
         self._stopping = ""
+        self._waited_for = ""
         self._when_ended: list[Callable[[], None]] = []
 
     async def run(self) -> None:
@@ -143,7 +152,9 @@ class Interpreter:
             case TurnEnd.INTERRUPTED:
                 self._cut("interrupt", partial=())
             case TurnEnd.FAILED:
-                self._fail(step.code, step.detail, partial=())
+                self._fail(step.code, step.detail)
+            case TurnEnd.REFUSED:
+                self._refuse()
             case _:
                 assert_never(step.end)
 
@@ -151,13 +162,15 @@ class Interpreter:
         """Perform a step that a cancel may cut short."""
         if self._agent is None:
             name = self._journal.state.agent
-            self._fail("unknown_agent", f"agent {name!r} is no longer defined in this home", partial=())
+            self._fail("unknown_agent", f"agent {name!r} is no longer defined in this home")
             return
         if self._stopping:
             self._cut(self._stopping, partial=())
             return
         may_repeat = self._recovers or step.attempt > 1
         if isinstance(step, CallModel):
+            if step.not_before_us and await self._has_waited(step):
+                return
             self._recovers = False
             await self._call_model(step, self._agent, may_repeat=may_repeat)
         else:
@@ -167,8 +180,12 @@ class Interpreter:
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""
         state = self._journal.state
-        call = f"{step.turn}-{step.round}-{step.attempt}"
+        turn = _turn_of(state)
+        call = f"{step.turn}-{step.round}-{turn.asked + 1 if turn.call else 1}"
         view = requested_view(state, step.joined)
+        model = turn.model or agent.model_name
+        ratio = self._calibration.bytes_per_token(model)
+        estimated_tokens = next_request_tokens(state, view, bytes_per_token=ratio)
         if step.attempt > 1:
             self._journal.add(
                 AttemptStarted(turn=step.turn, step=StepKind.CALL_MODEL, round=step.round, attempt=step.attempt)
@@ -182,10 +199,12 @@ class Interpreter:
                 link=view.link.hex(),
                 sections=request_sections(agent.fixed_sections, view),
                 joined=step.joined,
+                model=turn.model,
+                estimated_tokens=estimated_tokens,
             )
         )
         sink = ReplySoFar(call, publish=lambda delta: self._bus.publish_delta(self._key, delta))
-        request = ModelRequest(call=call, preamble=state.preamble, view=view, options=agent.definition.model)
+        request = ModelRequest(call=call, preamble=state.preamble, view=view, model=turn.model)
         model_call = ModelCall(request, sink=sink, limiter=self._limiter, deadline_s=self._options.model_deadline_s)
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:
@@ -198,29 +217,49 @@ class Interpreter:
             await self._journal.flush()
             answer = heard
         self._scope = None
-        self._answered(step, call, answer, sink)
-
-    def _answered(
-        self, step: CallModel, call: str, answer: ModelReply | ProviderError | None, sink: ReplySoFar
-    ) -> None:
-        if isinstance(answer, ModelReply):
-            self._journal.add(
-                ModelReplied(
-                    turn=step.turn,
-                    call=call,
-                    round=step.round,
-                    blocks=answer.blocks,
-                    stop_reason=answer.stop_reason,
-                    usage=answer.usage,
-                    model=answer.model,
-                    request_id=answer.request_id,
-                    unusable=dict(answer.unusable),
-                )
+        if isinstance(answer, ModelReply) and (counted := input_tokens(answer.usage)):
+            self._calibration.learn(model, size_bytes=request_bytes(state, view), tokens=counted)
+            error = (estimated_tokens - counted) / counted
+            _log.debug(
+                "model.estimated", model=model, tokens=counted, estimated=estimated_tokens, error=round(error, 3)
             )
+        self._answered(agent, answer, sink)
+
+    async def _has_waited(self, step: CallModel) -> bool:
+        """The pause before a call is asked again, known to the client, and cut short by a cancel like any step.
+
+        Once per failure, and never longer than a host's wish is honoured: the wall clock may step. False when the pause
+        was made already; whatever came in the meantime is looked at first.
+        """
+        lost_call = _turn_of(self._journal.state).call
+        if self._waited_for == lost_call:
+            return False
+        self._waited_for = lost_call
+        pause_s = (step.not_before_us - self._clock.now_us()) / 1_000_000
+        with anyio.CancelScope() as self._scope:
+            await self._journal.flush()
+            await anyio.sleep(min(max(pause_s, 0.0), 1.1 * self._retry.retry_after_max_s))
+        self._scope = None
+        return True
+
+    def _answered(self, agent: Agent, answer: ModelReply | ProviderError | None, sink: ReplySoFar) -> None:
+        turn = _turn_of(self._journal.state)
+        if isinstance(answer, ModelReply):
+            self._journal.add(answers.replied(turn, answer))
         elif isinstance(answer, ProviderError):
-            detail = str(answer)
-            self._journal.add(ModelFailed(turn=step.turn, call=call, round=step.round, code=answer.code, detail=detail))
-            self._fail(answer.code, detail, partial=sink.partial())
+            failure = answers.failed(
+                turn,
+                answer,
+                key=self._key,
+                was_shown=sink.has_shown,
+                fallback=agent.fallback,
+                options=self._retry,
+                now_us=self._clock.now_us(),
+            )
+            self._journal.add(failure)
+            if not failure.retry_at_us:
+                self._journal.add(answers.given_up(turn, answer, partial=sink.partial()))
+                self._ended()
         else:
             self._cut(self._stopping, partial=sink.partial())
 
@@ -250,10 +289,17 @@ class Interpreter:
         self._journal.add(TurnCancelled(turn=turn.number, reason=reason, partial=partial, note=note))
         self._ended()
 
-    def _fail(self, code: str, detail: str, *, partial: tuple[Block, ...]) -> None:
+    def _fail(self, code: str, detail: str) -> None:
         turn = self._settled()
         note = notes.turn_failed(code)
-        self._journal.add(TurnFailed(turn=turn.number, code=code, detail=detail, note=note, partial=partial))
+        offers = answers.offers_after(code)
+        self._journal.add(TurnFailed(turn=turn.number, code=code, detail=detail, note=note, offers=offers))
+        self._ended()
+
+    def _refuse(self) -> None:
+        turn = self._settled()
+        detail = f"{turn.model or 'the model'} refused to answer"
+        self._journal.add(TurnRefused(turn=turn.number, detail=detail, note=notes.refused(turn.executed)))
         self._ended()
 
     def _ended(self) -> None:

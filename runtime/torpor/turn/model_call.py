@@ -10,11 +10,11 @@ import anyio
 
 from torpor.conversation.publish import text_of
 from torpor.conversation.text import clean
-from torpor.errors import ProviderError, ProviderUnavailable
+from torpor.errors import ModelTimedOut, ProviderError
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.events import Delta
-from torpor.turn.storable import is_blank, storable
+from torpor.turn.storable import THOUGHTS, is_blank, is_unsigned, storable
 
 
 class ReplySoFar:
@@ -43,6 +43,11 @@ class ReplySoFar:
         self._blocks.append(block)
         self._pieces.clear()
 
+    @property
+    def has_shown(self) -> bool:
+        """Whether anybody may have read a part of it."""
+        return self._offset > 0
+
     def release(self) -> None:
         """The request is durable: what was held back and what follows may be seen."""
         self._is_open = True
@@ -53,11 +58,15 @@ class ReplySoFar:
     def partial(self) -> tuple[Block, ...]:
         """What is worth keeping of a reply that was cut: finished text and thinking, and the text so far.
 
-        Calls are left out, since nothing will answer them, text that says nothing, since the API refuses it, and
-        everything when no text was said at all.
+        Calls are left out, since nothing will answer them, what the API would refuse, and everything when no text was
+        said at all.
         """
         heads = ((block, head_of(block)) for block in self._blocks)
-        kept = [block for block, head in heads if head.type != "tool_use" and not is_blank(head)]
+        kept = [
+            block
+            for block, head in heads
+            if (head.type == "text" and not is_blank(head)) or (head.type in THOUGHTS and not is_unsigned(head))
+        ]
         if (rest := "".join(self._pieces)).strip():
             kept.append(text_block(rest))
         return tuple(kept) if text_of(kept).strip() else ()
@@ -87,7 +96,7 @@ class ModelCall:
         try:
             with anyio.move_on_after(self._deadline_s):
                 return storable(await model.reply(self._request, self._sink), call=self._request.call)
-            return ProviderUnavailable(f"no complete reply within {self._deadline_s:g} s")
+            return ModelTimedOut(f"no complete reply within {self._deadline_s:g} s")
         except ProviderError as exc:
             return exc
         finally:

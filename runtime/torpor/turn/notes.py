@@ -1,7 +1,9 @@
 """What the model is told when something did not end as it should. Every sentence ends up in a record."""
 
+from typing import Final
+
 from torpor.records.blocks import Block, text_block
-from torpor.records.journal import Outcome
+from torpor.records.journal import Offer, Outcome
 from torpor.toolhost.contract import ToolResult
 
 
@@ -36,6 +38,27 @@ def reply_cut(reason: str, *, had_text: bool) -> Block:
 def turn_failed(code: str) -> Block:
     """For the next user message after a failed turn."""
     return text_block(f"[The previous message could not be answered: {code}.]")
+
+
+def calls_cut(stop_reason: str) -> Block:
+    """Behind a reply that stopped in the middle of its calls."""
+    return text_block(
+        f"[Your reply stopped early ({stop_reason}), so none of its tool calls was run. Make them again, with shorter "
+        "arguments or fewer at once.]"
+    )
+
+
+def refused(executed: tuple[str, ...]) -> Block:
+    """For the next user message after a refused turn."""
+    did = f" Executed in it: {', '.join(executed)}." if executed else ""
+    return text_block(f"[A message before this one was refused and is no longer part of this conversation.{did}]")
+
+
+RESUME: Final = {
+    Offer.CONTINUE: "[Please go on where your reply was cut off.]",
+    Offer.RETRY: "[Please try again to answer the message before this one.]",
+}
+"""What the model reads when a client takes up an offer."""
 
 
 def late_result(name: str, result: ToolResult, *, of_turn: int) -> Block:

@@ -6,40 +6,62 @@ cannot be run as it was meant is named in ``unusable`` and answered without bein
 """
 
 import re
-from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
 
+from torpor.conversation.state import PAUSED
+from torpor.conversation.steps import REFUSAL
 from torpor.model.contract import ModelReply
 from torpor.records.blocks import Block, BlockHead, canonical, head_of
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_OF_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
-_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_OUR_ID: Final = "call_"
+_CALLS: Final = "tool_use"
+"""The reason to stop of a reply that waits for the results of its calls."""
+THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+"""Blocks that mean nothing without what they led to."""
 
 
 def storable(reply: ModelReply, *, call: str) -> ModelReply:
     """The reply to model call ``call`` as later requests may repeat it.
 
-    Text blocks that say nothing are left out. A call gets ``{}`` for arguments that are missing or no object, a name
-    that may be sent, and an id of its own where the host gave none that is usable or gave one twice.
+    Text blocks that say nothing are left out, and so are thinking that no host signed, thinking that nothing came of,
+    and all that a refusal had said. Calls are kept only of a reply that stopped for them: one that was cut off may
+    hold half a call, and none of it is run. A kept call gets an id of our own, since hosts may give one twice, ``{}``
+    for arguments that are missing or no object, and a name that may be sent.
     """
+    if reply.stop_reason == REFUSAL:
+        dropped = tuple(head_of(block).type for block in reply.blocks)
+        return msgspec.structs.replace(reply, blocks=(), unusable={}, dropped=(*reply.dropped, *dropped))
     blocks: list[Block] = []
+    dropped_types = list(reply.dropped)
     unusable: dict[str, str] = {}
-    ids: set[str] = set()
     for index, block in enumerate(reply.blocks):
         head = head_of(block)
-        if head.type == "tool_use":
-            changes, why = _repairs(block, head, used=ids, new_id=f"{call}-{index}")
-            call_id = changes.get("id", head.id)
-            ids.add(call_id)
+        if head.type != "tool_use":
+            if is_unsigned(head):
+                dropped_types.append(head.type)
+            elif not is_blank(head):
+                blocks.append(block)
+        elif reply.stop_reason != _CALLS:
+            dropped_types.append(head.type)
+        else:
+            changes, why = _repairs(block, head)
+            changes["id"] = f"{_OUR_ID}{call}_{index}"
             if why := why or reply.unusable.get(head.id, ""):
-                unusable[call_id] = why
-            blocks.append(canonical({**msgspec.json.decode(block), **changes}) if changes else block)
-        elif not is_blank(head):
-            blocks.append(block)
-    return msgspec.structs.replace(reply, blocks=tuple(blocks), unusable=unusable)
+                unusable[changes["id"]] = why
+            blocks.append(canonical({**msgspec.json.decode(block), **changes}))
+    if reply.stop_reason != PAUSED and all(head_of(block).type in THOUGHTS for block in blocks):
+        dropped_types.extend(head_of(block).type for block in blocks)
+        blocks.clear()
+    return msgspec.structs.replace(reply, blocks=tuple(blocks), unusable=unusable, dropped=tuple(dropped_types))
+
+
+def was_cut(reply: ModelReply) -> bool:
+    """Whether calls of the reply were left out because it did not stop for them."""
+    return "tool_use" in reply.dropped and reply.stop_reason != REFUSAL
 
 
 def is_blank(head: BlockHead) -> bool:
@@ -47,7 +69,12 @@ def is_blank(head: BlockHead) -> bool:
     return head.type == "text" and not head.text.strip()
 
 
-def _repairs(block: Block, head: BlockHead, *, used: Collection[str], new_id: str) -> tuple[dict[str, Any], str]:
+def is_unsigned(head: BlockHead) -> bool:
+    """Whether it is thinking that its host would not take back."""
+    return head.type == "thinking" and not head.signature
+
+
+def _repairs(block: Block, head: BlockHead) -> tuple[dict[str, Any], str]:
     """The fields of a call that must change, and why it cannot be run; both empty for one as it should be."""
     changes: dict[str, Any] = {}
     why = ""
@@ -60,6 +87,4 @@ def _repairs(block: Block, head: BlockHead, *, used: Collection[str], new_id: st
     if not _NAME.fullmatch(head.name):
         changes["name"] = _NOT_OF_A_NAME.sub("_", head.name)[:64] or "unnamed"
         why = f"no tool {head.name[:80]!r} is offered; nothing was done"
-    if head.id in used or not _ID.fullmatch(head.id):
-        changes["id"] = new_id
     return changes, why

@@ -15,8 +15,16 @@ from torpor.conversation.publish import event_of
 from torpor.conversation.snapshot import decode_snapshot, encode_snapshot
 from torpor.conversation.state import ConversationState, fold
 from torpor.conversation.steps import Lane, Rest, Step, StepOptions, next_step
+from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, ModelRequested, WhenBusy
+from torpor.records.journal import (
+    PUBLIC_RECORDS,
+    JournalRecord,
+    ModelRequested,
+    TurnPrepared,
+    TurnRefused,
+    WhenBusy,
+)
 from torpor.store.codec import StoredBatch, encode_records, records_after
 from torpor.store.contract import Head
 
@@ -98,7 +106,7 @@ def test_snapshot_and_tail_agree_with_the_whole_journal_at_every_moment_of_rest(
 def test_every_request_is_valid(teller: Teller) -> None:
     teller.rest()
     for request in teller.requests:
-        assert violations(request.body) == []
+        assert violations(request.body, after_pause=request.after_pause) == []
 
 
 @given(histories())
@@ -113,10 +121,27 @@ def test_what_was_asked_can_be_told_from_the_journal_alone(teller: Teller) -> No
 
 
 @given(histories())
-def test_an_earlier_request_is_a_prefix_of_every_later_one(teller: Teller) -> None:
+def test_an_earlier_request_is_a_prefix_of_every_later_one_unless_its_turn_was_refused(teller: Teller) -> None:
     teller.rest()
-    for earlier, later in pairwise(teller.requests):
-        assert later.text.startswith(earlier.text)
+    kept = [request for request in teller.requests if request.turn not in teller.refused]
+    for requests in (kept, *([r for r in teller.requests if r.turn == turn] for turn in teller.refused)):
+        for earlier, later in pairwise(requests):
+            assert later.text.startswith(earlier.text)
+
+
+@given(histories())
+def test_a_refused_turn_leaves_the_view_as_it_was_and_a_note_for_the_next_one(teller: Teller) -> None:
+    state = ConversationState()
+    before = state
+    for record in teller.journal:
+        if isinstance(record, TurnPrepared):
+            before = state
+        is_over = isinstance(record, TurnRefused)
+        state = fold(state, [record])
+        if is_over:
+            assert state.view == before.view
+            assert state.notes[: len(before.notes)] == before.notes
+            assert state.notes[-1] == text_block("[refused]")
 
 
 @given(histories())
@@ -124,14 +149,15 @@ def test_no_message_is_lost_or_said_twice(teller: Teller) -> None:
     waiting = {message.id for message in teller.state.queued}
     said = texts_of(teller.state)
     for message in teller.messages:
-        assert said.count(message.text) == (message.id not in waiting)
+        assert said.count(message.text) == (message.id not in waiting | teller.taken_out)
 
 
 @given(histories())
 def test_messages_that_queue_are_said_in_the_order_of_their_arrival(teller: Teller) -> None:
     teller.rest()
     said = texts_of(teller.state)
-    places = [said.index(message.text) for message in teller.messages if message.when_busy is WhenBusy.QUEUE]
+    queued = [message for message in teller.messages if message.when_busy is WhenBusy.QUEUE]
+    places = [said.index(message.text) for message in queued if message.id not in teller.taken_out]
     assert places == sorted(places)
 
 

@@ -10,6 +10,7 @@ from torpor.records.blocks import canonical, text_block
 from torpor.records.events import (
     AnyEvent,
     MessageReceivedEvent,
+    ModelFailedEvent,
     ReplyFinishedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
@@ -17,6 +18,7 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
 from torpor.records.ids import CallId, MessageId
@@ -31,6 +33,7 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
+    Offer,
     Outcome,
     PreambleChanged,
     StepKind,
@@ -40,6 +43,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
 )
 
 HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2}
@@ -83,8 +87,27 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
         TurnCancelledEvent(**EVENT_HEAD, reason="client", text="one "),
     ),
     (
-        TurnFailed(**HEAD, code="crashed", detail="why", note=text_block("secret"), partial=SAID[:3]),
-        TurnFailedEvent(**EVENT_HEAD, code="crashed", detail="why", text="one two"),
+        TurnFailed(
+            **HEAD,
+            code="crashed",
+            detail="why",
+            note=text_block("secret"),
+            partial=SAID[:3],
+            offers=(Offer.CONTINUE,),
+        ),
+        TurnFailedEvent(**EVENT_HEAD, code="crashed", detail="why", text="one two", offers=(Offer.CONTINUE,)),
+    ),
+    (
+        TurnRefused(**HEAD, detail="it refused", note=text_block("secret")),
+        TurnRefusedEvent(**EVENT_HEAD, detail="it refused"),
+    ),
+    (
+        ModelFailed(
+            **HEAD, call="c", round=1, code="model_unavailable", detail="why", retry_at_us=9, next_model="other"
+        ),
+        ModelFailedEvent(
+            **EVENT_HEAD, call="c", code="model_unavailable", detail="why", retry_at_us=9, next_model="other"
+        ),
     ),
 ]
 
@@ -93,7 +116,6 @@ PRIVATE: list[JournalRecord] = [
     PreambleChanged(digest="d", body=canonical({})),
     AttemptStarted(step=StepKind.RUN_TOOLS, round=1, attempt=2),
     ModelRequested(call="c", round=1, preamble="d", link="l", sections={}),
-    ModelFailed(call="c", round=1, code="model_unavailable"),
 ]
 
 

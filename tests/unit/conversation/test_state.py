@@ -190,7 +190,8 @@ def test_a_reply_waits_in_its_round_until_the_round_closes() -> None:
     assert said(state) == [("user", ["message 1"])]
     assert state.turn is not None
     assert (state.turn.call, state.turn.attempts, state.turn.stop_reason) == ("", 0, "end_turn")
-    assert (state.last_usage, state.measured_bytes) == (Usage(input_tokens=3), state.view.size_bytes)
+    counted = (bytes(state.preamble.body), state.view.text(), bytes(text_block("hello")))
+    assert (state.last_usage, state.measured_bytes) == (Usage(input_tokens=3), sum(map(len, counted)))
     assert said(after(state, TurnFinished(turn=1)))[-1] == ("assistant", ["hello"])
 
 

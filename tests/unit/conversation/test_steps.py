@@ -22,7 +22,7 @@ from torpor.records.journal import Outcome, WhenBusy
 
 OPTIONS = StepOptions(step_limit=3, attempts_max=2)
 ASKED = TurnState(number=1, messages=(MessageId("m_1"),), principal="ann", round=1, call="1-1-1", attempts=1)
-REPLIED = msgspec.structs.replace(ASKED, call="", attempts=0, reply=(text_block("hello"),))
+REPLIED = msgspec.structs.replace(ASKED, call="", attempts=0, reply=(text_block("hello"),), stop_reason="end_turn")
 INTENDED = CallState(id=CallId("a"), name="pay", arguments=msgspec.Raw(b"{}"))
 STARTED = CallState(id=CallId("b"), name="look", arguments=msgspec.Raw(b"{}"), status=CallStatus.STARTED)
 SETTLED = CallState(
@@ -79,6 +79,58 @@ def test_a_reply_without_calls_ends_the_turn() -> None:
 
 def test_an_empty_reply_ends_the_turn() -> None:
     assert step_of(msgspec.structs.replace(REPLIED, reply=())) == FinishTurn(turn=1, end=TurnEnd.FINISHED)
+
+
+@pytest.mark.parametrize("stop_reason", ["end_turn", "stop_sequence", "tool_use", "max_tokens"])
+def test_a_reply_that_says_something_is_the_answer_even_when_it_was_cut_short(stop_reason: str) -> None:
+    step = step_of(msgspec.structs.replace(REPLIED, stop_reason=stop_reason))
+    assert step == FinishTurn(turn=1, end=TurnEnd.FINISHED)
+
+
+@pytest.mark.parametrize("stop_reason", ["max_tokens", "model_context_window_exceeded"])
+def test_a_reply_that_was_cut_short_before_it_said_anything_fails_the_turn(stop_reason: str) -> None:
+    step = step_of(msgspec.structs.replace(REPLIED, stop_reason=stop_reason, reply=()))
+    detail = f"the reply was cut off ({stop_reason}) before it said anything"
+    assert step == FinishTurn(turn=1, end=TurnEnd.FAILED, code="output_limit", detail=detail)
+
+
+def test_a_reason_to_stop_that_is_not_known_fails_the_turn() -> None:
+    step = step_of(msgspec.structs.replace(REPLIED, stop_reason="bored"))
+    detail = "the host stopped for 'bored', which is not known"
+    assert step == FinishTurn(turn=1, end=TurnEnd.FAILED, code="unknown_stop_reason", detail=detail)
+
+
+def test_it_does_so_also_where_calls_were_cut_off() -> None:
+    turn = msgspec.structs.replace(REPLIED, stop_reason="bored", note=(text_block("[cut]"),), cuts=1)
+    step = step_of(turn)
+    assert isinstance(step, FinishTurn)
+    assert step.code == "unknown_stop_reason"
+
+
+def test_a_refusal_ends_the_turn_as_refused() -> None:
+    step = step_of(msgspec.structs.replace(REPLIED, stop_reason="refusal", reply=()))
+    assert step == FinishTurn(turn=1, end=TurnEnd.REFUSED, code="refused")
+
+
+def test_the_model_is_asked_again_after_a_pause_until_it_paused_too_often() -> None:
+    paused = msgspec.structs.replace(REPLIED, stop_reason="pause_turn", pauses=OPTIONS.pauses_max)
+    assert step_of(paused) == CallModel(turn=1, round=2, attempt=1)
+    detail = "the host paused 9 times, the limit is 8"
+    failed = FinishTurn(turn=1, end=TurnEnd.FAILED, code="paused_too_often", detail=detail)
+    assert step_of(msgspec.structs.replace(paused, pauses=9)) == failed
+
+
+def test_the_model_is_asked_again_after_its_calls_were_cut_off_until_that_happened_too_often() -> None:
+    cut = msgspec.structs.replace(REPLIED, stop_reason="max_tokens", note=(text_block("[cut]"),), cuts=OPTIONS.cuts_max)
+    assert step_of(cut) == CallModel(turn=1, round=2, attempt=1)
+    detail = "3 replies were cut off in the middle of a tool call"
+    failed = FinishTurn(turn=1, end=TurnEnd.FAILED, code="output_limit", detail=detail)
+    assert step_of(msgspec.structs.replace(cut, cuts=3)) == failed
+
+
+def test_a_model_call_that_failed_is_made_again_when_its_time_has_come() -> None:
+    step = step_of(msgspec.structs.replace(ASKED, attempts=0, retry_at_us=7))
+    assert step == CallModel(turn=1, round=1, attempt=1, not_before_us=7)
 
 
 def test_open_calls_are_run_in_the_models_order() -> None:

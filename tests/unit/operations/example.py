@@ -23,6 +23,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
     Usage,
     WhenBusy,
 )
@@ -77,7 +78,18 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
             handle="h",
         ),
     ),
-    (0, ModelFailed(turn=1, call="c2", round=2, code="model_unavailable", detail="no route")),
+    (
+        0,
+        ModelFailed(
+            turn=1,
+            call="c2",
+            round=2,
+            code="model_unavailable",
+            detail="no route",
+            retry_at_us=START_US + 3_753_000,
+            next_model="other",
+        ),
+    ),
     (0, TurnFailed(turn=1, code="model_unavailable", detail="no route", note=text_block(SECRET))),
     (
         0,
@@ -85,6 +97,7 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
     ),
     (0, TurnCancelled(turn=2, reason="client", partial=(text_block(SECRET),), note=text_block(SECRET))),
     (7, TurnFinished(turn=3)),
+    (0, TurnRefused(turn=4, detail="the model refused to answer", note=text_block(SECRET))),
 )
 
 

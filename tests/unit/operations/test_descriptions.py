@@ -52,11 +52,12 @@ def test_every_record_is_told_in_one_line() -> None:
         "tool pay started (write)",
         "attempt 2 at run_tools of round 1",
         "tool pay ended with its outcome unknown (17 bytes, cut to fit)",
-        "model failed, model_unavailable: no route",
+        "model failed, model_unavailable: no route, asked again in 2 s as model 'other'",
         "turn failed, model_unavailable: no route",
         "tool pay of turn 1 succeeded after all",
         "turn cancelled by client",
         "turn finished",
+        "turn refused and taken out of the view: the model refused to answer",
     ]
 
 

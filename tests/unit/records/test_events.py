@@ -12,12 +12,14 @@ NAMES = [
     "message.received",
     "turn.started",
     "reply.finished",
+    "model.failed",
     "tool.started",
     "tool.finished",
     "tool.late",
     "turn.finished",
     "turn.cancelled",
     "turn.failed",
+    "turn.refused",
 ]
 
 

@@ -18,6 +18,7 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
+    Offer,
     Outcome,
     PreambleChanged,
     StepKind,
@@ -27,6 +28,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
     Usage,
     WhenBusy,
 )
@@ -86,6 +88,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             sections={"tools": 3},
             joined=(MessageId("s"),),
             purpose="turn",
+            model="other",
+            estimated_tokens=9,
         ),
         {
             "kind": "model_requested",
@@ -97,6 +101,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "seq": 6,
             "turn": 1,
             "joined": ["s"],
+            "model": "other",
+            "estimated_tokens": 9,
         },
     ),
     (
@@ -112,6 +118,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             model="m",
             request_id="r",
             unusable={"a": "cut short"},
+            dropped=("tool_use",),
+            note=(HI,),
         ),
         {
             "kind": "model_replied",
@@ -126,10 +134,22 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "model": "m",
             "request_id": "r",
             "unusable": {"a": "cut short"},
+            "dropped": ["tool_use"],
+            "note": [HI_FIELDS],
         },
     ),
     (
-        ModelFailed(seq=8, turn=1, call="1-1-1", round=1, code="model_unavailable", detail="overloaded"),
+        ModelFailed(
+            seq=8,
+            turn=1,
+            event=4,
+            call="1-1-1",
+            round=1,
+            code="model_unavailable",
+            detail="overloaded",
+            retry_at_us=9,
+            next_model="other",
+        ),
         {
             "kind": "model_failed",
             "call": "1-1-1",
@@ -137,7 +157,10 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "code": "model_unavailable",
             "seq": 8,
             "turn": 1,
+            "event": 4,
             "detail": "overloaded",
+            "retry_at_us": 9,
+            "next_model": "other",
         },
     ),
     (
@@ -197,7 +220,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
         },
     ),
     (
-        TurnFailed(seq=14, turn=1, event=9, code="crashed", detail="why", note=HI),
+        TurnFailed(seq=14, turn=1, event=9, code="crashed", detail="why", note=HI, offers=(Offer.RETRY,)),
         {
             "kind": "turn_failed",
             "code": "crashed",
@@ -206,7 +229,12 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "seq": 14,
             "turn": 1,
             "event": 9,
+            "offers": ["retry"],
         },
+    ),
+    (
+        TurnRefused(seq=15, turn=1, event=10, detail="no", note=HI),
+        {"kind": "turn_refused", "detail": "no", "note": HI_FIELDS, "seq": 15, "turn": 1, "event": 10},
     ),
 ]
 
@@ -246,7 +274,7 @@ def test_a_record_cannot_be_changed() -> None:
 
 
 def test_public_records_are_those_that_clients_hear_of() -> None:
-    private = {ConversationCreated, PreambleChanged, AttemptStarted, ModelRequested, ModelFailed}
+    private = {ConversationCreated, PreambleChanged, AttemptStarted, ModelRequested}
     assert set(PUBLIC_RECORDS) == set(get_args(JournalRecord)) - private
 
 
@@ -256,6 +284,7 @@ def test_public_records_are_those_that_clients_hear_of() -> None:
         (WhenBusy, {"queue", "steer", "interrupt", "reject"}),
         (Effect, {"read", "write"}),
         (StepKind, {"call_model", "run_tools"}),
+        (Offer, {"continue", "retry"}),
         (Outcome, {"succeeded", "failed", "denied", "never_started", "interrupted", "unknown"}),
     ],
 )

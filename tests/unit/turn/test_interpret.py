@@ -11,6 +11,7 @@ from tests.support.doubles import (
     Play,
     calls,
     fails,
+    place,
     raises,
     reads,
     replies,
@@ -59,7 +60,7 @@ def last_message(engine: Engine) -> list[str]:
 
 
 def outcomes(heard: Recorder) -> dict[str, str]:
-    return {record.call_id: record.outcome.value for record in heard.of(ToolFinished)}
+    return {place(record.call_id): record.outcome.value for record in heard.of(ToolFinished)}
 
 
 async def test_a_plain_turn_needs_two_flushes() -> None:
@@ -164,7 +165,7 @@ async def test_a_model_that_does_not_end_within_its_deadline_fails_the_turn() ->
         heard = engine.watch()
         await engine.send("why?")
         failed = await heard.until(TurnFailed)
-        assert (failed.code, failed.detail) == ("model_unavailable", "no complete reply within 0 s")
+        assert (failed.code, failed.detail) == ("model_timed_out", "no complete reply within 0 s")
 
 
 async def test_model_calls_wait_for_a_free_place() -> None:
@@ -365,7 +366,7 @@ async def test_a_write_that_outlives_its_grace_is_unknown_and_told_once_it_ends(
         assert engine.ledger.of("cancelled") == []
         gate.opened.set()
         late = await heard.until(LateResult)
-        assert (late.call_id, late.of_turn, late.outcome) == ("a", 1, "succeeded")
+        assert (place(late.call_id), late.of_turn, late.outcome) == ("a", 1, "succeeded")
         await engine.ask("and?")
         assert last_message(engine) == [
             UNKNOWN,

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.doubles import Crash, Gate, Play, PlayedModel, fails, replies, says, waits
 from torpor.conversation.view import View, preamble_of
-from torpor.errors import ProviderError, ProviderUnavailable, RequestInvalid
+from torpor.errors import ModelTimedOut, ProviderError, ProviderUnavailable, RequestInvalid
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import canonical, text_block
 from torpor.records.events import Delta
@@ -21,9 +21,7 @@ def a_call(
     preamble = preamble_of(
         {"model": "m", "max_tokens": 1, "tools": [{"name": "pay", "input_schema": {"type": "object"}}]}
     )
-    request = ModelRequest(
-        call="1-1-1", preamble=preamble, view=View().extended("user", [text_block("hi")]), options={}
-    )
+    request = ModelRequest(call="1-1-1", preamble=preamble, view=View().extended("user", [text_block("hi")]))
     limiter = limiter or anyio.CapacityLimiter(1)
     return ModelCall(request, sink=sink, limiter=limiter, deadline_s=deadline_s), sink
 
@@ -35,9 +33,9 @@ async def answer(play: Play, *, limiter: anyio.CapacityLimiter | None = None) ->
 
 async def test_a_reply_comes_back_as_it_may_be_stored() -> None:
     nameless = canonical({"type": "tool_use", "id": "", "name": "pay"})
-    reply = await answer(replies(text_block(" "), text_block("yes"), nameless))
+    reply = await answer(replies(text_block(" "), text_block("yes"), nameless, stop_reason="tool_use"))
     assert isinstance(reply, ModelReply)
-    stored = canonical({"type": "tool_use", "id": "1-1-1-2", "name": "pay", "input": {}})
+    stored = canonical({"type": "tool_use", "id": "call_1-1-1_2", "name": "pay", "input": {}})
     assert reply.blocks == (text_block("yes"), stored)
 
 
@@ -59,7 +57,7 @@ async def test_a_bug_of_the_adapter_is_not_a_fault_of_the_host(bug: Exception) -
 async def test_a_reply_that_does_not_come_in_time_is_a_fault_of_the_host() -> None:
     call, sink = a_call(deadline_s=0)
     fault = await call.answer(PlayedModel([waits(Gate(), says("never"), said=("so far",))]))
-    assert isinstance(fault, ProviderUnavailable)
+    assert isinstance(fault, ModelTimedOut)
     assert str(fault) == "no complete reply within 0 s"
     assert sink.partial() == (text_block("so far"),)
 

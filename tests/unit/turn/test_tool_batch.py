@@ -15,6 +15,7 @@ from tests.support.doubles import (
     Probe,
     Run,
     calls,
+    place,
     raises,
     reads,
     replies,
@@ -47,7 +48,7 @@ from torpor.turn.tool_batch import idempotency_key, settled_as_they_stand
 
 
 def outcomes(heard: Recorder) -> dict[str, str]:
-    return {record.call_id: record.outcome.value for record in heard.of(ToolFinished)}
+    return {place(record.call_id): record.outcome.value for record in heard.of(ToolFinished)}
 
 
 def results(engine: Engine) -> list[tuple[str, bool]]:
@@ -191,8 +192,8 @@ async def test_calls_run_side_by_side_and_a_slow_one_holds_up_nobody_elses_resul
     async with running_engine(calls(use("slow", "a"), use("quick", "b")), tools=tools) as engine:
         heard = engine.watch()
         await engine.send("go")
-        assert (await heard.until(ToolFinished)).call_id == "b"
-        assert [record.call_id for record in await engine.records_of(ToolFinished)] == ["b"]
+        assert place((await heard.until(ToolFinished)).call_id) == "b"
+        assert [place(record.call_id) for record in await engine.records_of(ToolFinished)] == ["b"]
         gate.opened.set()
         await heard.until(TurnFinished)
         assert [text for text, _ in results(engine)] == ["done", "quick did {}"]
@@ -211,7 +212,7 @@ async def test_a_tool_knows_on_whose_behalf_it_runs_and_under_which_key() -> Non
         await heard.until(TurnFinished)
         first, second = sorted(seen, key=lambda context: context.call_id)
         assert (first.tenant, first.owner, first.conversation, first.principal) == ("acme", "ann", "c_1", "ann")
-        assert (first.turn, first.call_id) == (1, "a")
+        assert (first.turn, place(first.call_id)) == (1, "a")
         assert [record.idempotency_key for record in heard.of(ToolStarted)] == [
             first.idempotency_key,
             second.idempotency_key,
@@ -311,7 +312,7 @@ async def recovered(
     async with running_engine(says("done"), tools=tools, data=data, ledger=ledger) as engine:
         await engine.rested()
         ended: dict[str, str] = {
-            record.call_id: record.outcome.value for record in await engine.records_of(ToolFinished)
+            place(record.call_id): record.outcome.value for record in await engine.records_of(ToolFinished)
         }
         assert [record.attempt for record in await engine.records_of(AttemptStarted)] == [2]
         assert len(await engine.records_of(TurnFinished)) == 1
@@ -343,7 +344,7 @@ async def test_a_result_that_was_durable_is_not_asked_for_again() -> None:
     gate = Gate()
     data, ledger = await cut_off(writes("pay", stops_at(gate)), gate, writes("post"))
     ended, _ = await recovered(data, writes("pay"), writes("post"), ledger=ledger)
-    assert ended == {"a": "unknown", "call_0": "succeeded"}
+    assert ended == {"a": "unknown", "b": "succeeded"}
     assert sorted(ledger.of("started")) == ["pay", "post"]
 
 

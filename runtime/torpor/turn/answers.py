@@ -1,0 +1,99 @@
+"""What becomes of a model call, as records: one defined answer to every reply and to every fault. Pure.
+
+A fault is met by asking again only while nothing of the reply was shown and the host's trouble may pass; the pause, and
+the fallback model after some failures, are on record. Otherwise the turn fails where people can see it, what was said
+is kept as partial, and the client is offered what can be done about it.
+"""
+
+import hashlib
+from typing import Final
+
+from torpor.conversation.retry import RetryOptions, pause_s
+from torpor.conversation.state import TurnState
+from torpor.errors import ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge, Retry
+from torpor.model.contract import ModelReply
+from torpor.records.blocks import Block
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import ModelFailed, ModelReplied, Offer, TurnFailed
+from torpor.turn import notes
+from torpor.turn.storable import was_cut
+
+_MICROSECONDS: Final = 1_000_000
+
+
+def replied(turn: TurnState, reply: ModelReply) -> ModelReplied:
+    """The record of a complete reply that was made storable."""
+    return ModelReplied(
+        turn=turn.number,
+        call=turn.call,
+        round=turn.round,
+        blocks=reply.blocks,
+        stop_reason=reply.stop_reason,
+        usage=reply.usage,
+        model=reply.model,
+        request_id=reply.request_id,
+        unusable=dict(reply.unusable),
+        dropped=reply.dropped,
+        note=(notes.calls_cut(reply.stop_reason),) if was_cut(reply) else (),
+    )
+
+
+def failed(
+    turn: TurnState,
+    fault: ProviderError,
+    *,
+    key: ConversationKey,
+    was_shown: bool,
+    fallback: str,
+    options: RetryOptions,
+    now_us: int,
+) -> ModelFailed:
+    """The record of a call that gave no reply; it says whether and when it is asked again, and of which model."""
+    pause = None
+    if fault.retry is Retry.SAFE and not was_shown:
+        jitter = _jitter(key, turn.call)
+        pause = pause_s(options, failures=turn.failures, retry_after_s=fault.retry_after_s, jitter=jitter)
+    falls_back = fallback and not turn.model and turn.failures + 1 >= options.fallback_after
+    return ModelFailed(
+        turn=turn.number,
+        call=turn.call,
+        round=turn.round,
+        code=fault.code,
+        detail=str(fault),
+        retry_at_us=0 if pause is None else now_us + round(pause * _MICROSECONDS),
+        next_model=fallback if falls_back and pause is not None else "",
+    )
+
+
+def given_up(turn: TurnState, fault: ProviderError, *, partial: tuple[Block, ...]) -> TurnFailed:
+    """The end of a turn whose model call is not asked again."""
+    offers = (Offer.CONTINUE,) if partial else ()
+    if not isinstance(fault, ContextTooLong | RequestTooLarge | RequestInvalid):
+        offers = (*offers, Offer.RETRY)
+    return TurnFailed(
+        turn=turn.number,
+        code=fault.code,
+        detail=str(fault),
+        note=notes.turn_failed(fault.code),
+        partial=partial,
+        offers=offers,
+    )
+
+
+def offers_after(code: str) -> tuple[Offer, ...]:
+    """What the client is offered when the core itself has ended the turn as failed, by the code it gives."""
+    return _OFFERS.get(code, ())
+
+
+_OFFERS: Final = {
+    "step_limit": (Offer.CONTINUE,),
+    "paused_too_often": (Offer.CONTINUE,),
+    "unknown_stop_reason": (Offer.CONTINUE, Offer.RETRY),
+    "output_limit": (Offer.RETRY,),
+    "crashed": (Offer.RETRY,),
+}
+
+
+def _jitter(key: ConversationKey, call: str) -> float:
+    """0 up to 1: the same for the same call, spread over conversations, and drawn from no generator."""
+    return int.from_bytes(hashlib.sha256(f"{key.path}\0{call}".encode()).digest()[:4]) / 2**32
