@@ -36,7 +36,9 @@ class Fault(StrEnum):
     SNAPSHOT_DELETED = "snapshot_deleted"
     BLOB_REFUSED = "blob_refused"
     MODEL_UNAVAILABLE = "model_unavailable"
-    """Before any text."""
+    """Before any text; another time it may answer."""
+    MODEL_REFUSED_REQUEST = "model_refused_request"
+    """Before any text, and for good."""
     MODEL_LOST = "model_lost"
     """In the middle of the text."""
     MODEL_SLOW = "model_slow"
@@ -53,6 +55,15 @@ class Fault(StrEnum):
     MODEL_CUT_INPUT = "model_cut_input"
     """Arguments that did not arrive whole."""
     MODEL_UNKNOWN_TOOL = "model_unknown_tool"
+    MODEL_SAME_IDS = "model_same_ids"
+    """Calls under an id that was given before."""
+    MODEL_REFUSED = "model_refused"
+    """It says no, before or after some words."""
+    MODEL_CUT_CALLS = "model_cut_calls"
+    """The output limit comes in the middle of the calls, or before the first word."""
+    MODEL_PAUSED = "model_paused"
+    MODEL_ODD_STOP = "model_odd_stop"
+    """A reason to stop that nobody knows."""
     TOOL_SLOW = "tool_slow"
     TOOL_TIMED_OUT = "tool_timed_out"
     TOOL_RAISED = "tool_raised"
@@ -151,6 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stop_deadline_s: float
     cancel_grace_s: float
     step_limit: int
+    retries_max: int
     mailbox_capacity: int
     unprocessed_max: int
     snapshot_min_bytes: int
@@ -182,6 +194,7 @@ def plan_of(rng: Random) -> Plan:
         stop_deadline_s=rng.choice((0.5, 3.0)),
         cancel_grace_s=rng.choice((0.0, 0.5, 2.0)),
         step_limit=rng.choice((2, 5, 25)),
+        retries_max=rng.choice((0, 2, 6)),
         mailbox_capacity=rng.choice((1, 3, 64)),
         unprocessed_max=rng.choice((1, 3, 32)),
         snapshot_min_bytes=rng.choice((1, 1, 3000)),

@@ -5,7 +5,7 @@ It knows the conversation from the marks that the clients put into their message
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import anyio
@@ -16,7 +16,16 @@ from tests.simulation.life import Life
 from tests.simulation.tools import SimulatedCrash
 from tests.support.oracle_evidence import Json, ModelCall
 from torpor.conversation.view import request_body
-from torpor.errors import ProviderUnavailable, RequestInvalid
+from torpor.errors import (
+    ContextTooLong,
+    KeyRefused,
+    Overloaded,
+    ProviderError,
+    ProviderUnavailable,
+    RateLimited,
+    RequestInvalid,
+    StreamLost,
+)
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import canonical
 from torpor.records.ids import ConversationKey
@@ -30,6 +39,8 @@ _HANDLE: Final = re.compile(r"read_result with handle=\W+([0-9a-f]{64})")
 _TOOLS: Final = ("look", "look", "pay", "book", "ship", "file")
 _SLOW_BLOCKS: Final = 6
 """The others of a reply come at once."""
+_PASSING: Final = (ProviderUnavailable, Overloaded, RateLimited, StreamLost)
+_LASTING: Final = (RequestInvalid, ContextTooLong, KeyRefused)
 _WORDS: Final = ("well", "then", "maybe", "so", "about that", "done", "hm")
 
 
@@ -40,6 +51,9 @@ class SimModel:
         self._life = life
         self._holders = holders
 
+    def request_fields(self) -> dict[str, Any]:
+        return {}
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         life, world = self._life, self._life.world
         call = self._noted(request)
@@ -49,9 +63,12 @@ class SimModel:
         if world.roll(Fault.MODEL_CRASHED):
             raise SimulatedCrash("the adapter gave up")
         if world.roll(Fault.MODEL_UNAVAILABLE):
-            raise RequestInvalid("simulated") if world.rng.random() < 0.2 else ProviderUnavailable("simulated")
+            raise self._fault(_PASSING, retry_after_s=world.rng.choice((None, None, 0.0, 1.5)))
+        if world.roll(Fault.MODEL_REFUSED_REQUEST):
+            raise self._fault(_LASTING)
         last = json.loads(call.body)["messages"][-1]["content"]
         blocks = self._blocks(last)
+        stop_reason = self._stop_reason(blocks)
         await self._stream(blocks, sink)
         if world.roll(Fault.MODEL_TIMED_OUT):
             await anyio.sleep(DEADLINE_S + 1)
@@ -62,11 +79,10 @@ class SimModel:
         }
         await life.gate()
         call.ended = world.moment()
-        call.blocks = blocks
-        asks = any(block["type"] == "tool_use" for block in blocks)
+        call.blocks, call.stop_reason = blocks, stop_reason
         return ModelReply(
             blocks=tuple(canonical(block) for block in blocks),
-            stop_reason="tool_use" if asks else "end_turn",
+            stop_reason=stop_reason,
             usage=Usage(input_tokens=len(call.body) // 4, output_tokens=1),
             model="sim",
             unusable=unusable,
@@ -101,7 +117,7 @@ class SimModel:
                     await self._take_time()
                     sink.text(piece)
                     if loses:
-                        raise ProviderUnavailable("lost in the middle")
+                        raise self._fault(_PASSING)
             if place < _SLOW_BLOCKS:
                 await self._take_time()
             sink.block(canonical(block))
@@ -135,6 +151,23 @@ class SimModel:
             blocks.append(self._use("read_result", {"handle": handle[1]}))
         return blocks
 
+    def _stop_reason(self, blocks: list[Json]) -> str:
+        world = self._life.world
+        asks = any(block["type"] == "tool_use" for block in blocks)
+        if world.roll(Fault.MODEL_REFUSED):
+            return "refusal"
+        if world.roll(Fault.MODEL_PAUSED):
+            return "pause_turn"
+        if world.roll(Fault.MODEL_ODD_STOP):
+            return "bored"
+        if (asks or not blocks) and world.roll(Fault.MODEL_CUT_CALLS):
+            return "max_tokens"
+        return "tool_use" if asks else "end_turn"
+
+    def _fault(self, kinds: Sequence[type[ProviderError]], *, retry_after_s: float | None = None) -> ProviderError:
+        kind = self._life.world.rng.choice(kinds)
+        return kind("simulated", retry_after_s=retry_after_s)
+
     def _call(self) -> Json:
         world = self._life.world
         arguments: Any = {"what": world.rng.choice(_WORDS)}
@@ -145,7 +178,8 @@ class SimModel:
 
     def _use(self, name: str, arguments: Any) -> Json:
         world = self._life.world
-        world.counts["call ids"] += 1
+        if not world.roll(Fault.MODEL_SAME_IDS):
+            world.counts["call ids"] += 1
         return {"type": "tool_use", "id": f"toolu_{world.counts['call ids']}", "name": name, "input": arguments}
 
 

@@ -1,4 +1,4 @@
-"""Ten bugs, each a patch to the engine that is switched on alone, and the broken promise by which it must be found.
+"""Bugs, each a patch to the engine that is switched on alone, and the broken promise by which it must be found.
 
 What finds none of them proves nothing by finding nothing.
 """
@@ -19,9 +19,10 @@ from torpor.conversation import state as fold
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import Rest, RunTools
 from torpor.records.commands import Receipt
-from torpor.records.journal import Effect, MessageReceived, WhenBusy
+from torpor.records.journal import Effect, MessageReceived, TurnRefused, WhenBusy
 from torpor.store.in_memory import MemoryCore
 from torpor.store.requests import PutSnapshot
+from torpor.turn.model_call import ReplySoFar
 from torpor.turn.tool_batch import ToolBatch
 
 
@@ -145,6 +146,20 @@ def steer_placed_by_seq() -> Iterator[None]:
         yield
 
 
+def retried_after_text() -> AbstractContextManager[object]:
+    """A reply that was lost is asked for again, whoever has read a part of it."""
+    return patch.object(ReplySoFar, "has_shown", False)
+
+
+def refusal_stays_in_view() -> AbstractContextManager[object]:
+    """What was refused is asked again with every later request."""
+
+    def refused(state: ConversationState, record: Any) -> ConversationState:
+        return fold._turn_over(state, state.view, (record.note,))
+
+    return patch.dict(fold._FOLDS, {TurnRefused: refused})
+
+
 _SNAPSHOTS: Final = {"snapshot_min_bytes": 1, "snapshot_share": 0.0, "clients": 3, "conversations": 1}
 _PAUSES: Final = {"weight": {Fault.PAUSED: 1.0}, "misfortune_every_s": 2.0}
 
@@ -159,4 +174,6 @@ PLANTED: Final = {
     "mailbox_not_checked_on_hibernate": Planted(mailbox_not_checked_on_hibernate, "no_answer", 150, dwells=_SNAPSHOTS),
     "due_mark_missing": Planted(due_mark_missing, "due_mark", 10),
     "steer_placed_by_seq": Planted(steer_placed_by_seq, "view", 30),
+    "retried_after_text": Planted(retried_after_text, "retried_after_text", 30),
+    "refusal_stays_in_view": Planted(refusal_stays_in_view, "view", 30),
 }

@@ -37,6 +37,7 @@ from torpor.actor.loop import ActorParts
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.conversation import steps
+from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import decode_snapshot
 from torpor.conversation.state import BadHistory, ConversationState, fold
 from torpor.conversation.steps import FinishTurn, Step, StepOptions
@@ -49,6 +50,7 @@ from torpor.turn.agents import Agent, AgentDefinition, Agents
 from torpor.turn.options import TurnOptions
 
 _REST_WITHIN_S = 400.0
+_MODEL = {"kind": "sim", "fallback": "other"}
 _END_WITHIN_S = 3000.0
 
 
@@ -191,7 +193,7 @@ class Simulation:
             has_changed = self.world.roll(Fault.HOME_CHANGED)
             system = f"You are a clerk, as of {life.name}." if has_changed else "You are a clerk."
             agent = Agent(
-                AgentDefinition(name="clerk", system=system, model={"kind": "sim"}, default=True),
+                AgentDefinition(name="clerk", system=system, model=_MODEL, default=True),
                 model=SimModel(life, holders=self.medium.holder),
                 toolbox=toolbox_of(life, self.ledger, without="file" if has_changed else ""),
             )
@@ -203,6 +205,7 @@ class Simulation:
                 agents=Agents((agent,)),
                 limiter=anyio.CapacityLimiter(2),
                 steps=StepOptions(step_limit=plan.step_limit),
+                retry=RetryOptions(retries_max=plan.retries_max, base_s=0.2, pause_max_s=2.0),
                 turn=TurnOptions(model_deadline_s=DEADLINE_S, cancel_grace_s=plan.cancel_grace_s),
                 actor=ActorOptions(
                     mailbox_capacity=plan.mailbox_capacity,
@@ -226,6 +229,7 @@ class Simulation:
         evidence.journals = self.medium.journals()
         evidence.has_leases = self.medium.has_leases
         evidence.attempts_max = StepOptions().attempts_max
+        evidence.retries_max = self.world.plan.retries_max
         evidence.rounds_max = self.world.plan.step_limit
         evidence.queue_max = self.world.plan.unprocessed_max
 
