@@ -7,7 +7,7 @@ by wrapping the ports.
 
 import gc
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -21,12 +21,12 @@ from torpor.actor.loop import ActorParts
 from torpor.bus.contract import Bus
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock, IdSource, RandomIds, SystemClock
-from torpor.errors import ConfigError, Unauthenticated
+from torpor.errors import Unauthenticated
 from torpor.gateway.auth import Authenticator, Scope, mint
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
 from torpor.model.contract import Model
-from torpor.model.rehearsal import scripted_from
+from torpor.model.registry import ModelRegistry
 from torpor.settings import AGENTS_FOLDER, Settings
 from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
@@ -84,7 +84,7 @@ async def running(
     secret = local_files.keep_secret(data, fresh=os.urandom(local_files.SECRET_BYTES))
     authenticator = Authenticator(secret, clock=clock, leeway_s=settings.gateway.token_leeway_s)
     token = _development_token(data, secret, authenticator, clock)
-    async with _engine(settings, data=data, clock=clock, ids=ids, wrapping=wrapping) as engine:
+    async with _engine(settings, data=data, clock=clock, ids=ids, environ=os.environ, wrapping=wrapping) as engine:
         options = msgspec.structs.replace(
             settings.gateway,
             host=settings.gateway.host if host is None else host,
@@ -114,12 +114,13 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def _engine(
-    settings: Settings, *, data: Path, clock: Clock, ids: IdSource, wrapping: Wrapping
+    settings: Settings, *, data: Path, clock: Clock, ids: IdSource, environ: Mapping[str, str], wrapping: Wrapping
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
     blobs = wrapping.blobs(LocalBlobs(data / "blobs"))
     registry = _tools(settings, blobs)
-    agents = Agents(tuple(_agent(each, settings, registry=registry, wrapping=wrapping) for each in settings.agents))
+    models = model_registry(settings, clock=clock, environ=environ)
+    agents = Agents(tuple(_agent(each, tools=registry, models=models, wrapping=wrapping) for each in settings.agents))
     async with open_sqlite(data, options=settings.store) as opened:
         store = wrapping.store(opened)
         bus = wrapping.bus(LocalBus())
@@ -131,11 +132,15 @@ async def _engine(
             agents=agents,
             limiter=anyio.CapacityLimiter(settings.turn.model_calls_max),
             steps=settings.steps,
+            retry=settings.retry,
             turn=settings.turn,
             actor=settings.actor,
         )
         holder = f"{os.getpid()}-{ids.new_id()}"
-        async with Supervisor(parts, holder=holder, options=settings.supervisor).running() as supervisor:
+        async with (
+            models.opened(),
+            Supervisor(parts, holder=holder, options=settings.supervisor).running() as supervisor,
+        ):
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
             yield _Engine(store=store, bus=bus, agents=agents, supervisor=supervisor)
@@ -149,23 +154,19 @@ def _tools(settings: Settings, blobs: Blobs) -> ToolRegistry:
     return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools)
 
 
-def _agent(definition: AgentDefinition, settings: Settings, *, registry: ToolRegistry, wrapping: Wrapping) -> Agent:
-    if missing := registry.missing(definition.tools):
+def _agent(definition: AgentDefinition, *, tools: ToolRegistry, models: ModelRegistry, wrapping: Wrapping) -> Agent:
+    if missing := tools.missing(definition.tools):
         _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
     return Agent(
         definition,
-        model=wrapping.model(model_of(definition, home=settings.home)),
-        toolbox=wrapping.toolbox(registry.toolbox(definition.tools)),
+        model=wrapping.model(models.model(definition.model, where=f"{AGENTS_FOLDER}/{definition.name}.toml")),
+        toolbox=wrapping.toolbox(tools.toolbox(definition.tools)),
     )
 
 
-def model_of(definition: AgentDefinition, *, home: Path) -> Model:
-    """The adapter that the agent's ``[model]`` table names. Raises: ConfigError: the table cannot be used."""
-    kind = definition.model.get("kind")
-    where = f"{AGENTS_FOLDER}/{definition.name}.toml"
-    if kind != "scripted":
-        raise ConfigError(where, key="model.kind", found=kind, expected="'scripted'")
-    return scripted_from(definition.model, home=home, where=where)
+def model_registry(settings: Settings, *, clock: Clock, environ: Mapping[str, str]) -> ModelRegistry:
+    """Makes the models that the agents of ``settings`` name."""
+    return ModelRegistry(home=settings.home, environ=environ, clock=clock, circuit=settings.circuit)
 
 
 def _development_token(data: Path, secret: bytes, authenticator: Authenticator, clock: Clock) -> str:

@@ -14,9 +14,11 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from torpor.actor.options import ActorOptions
+from torpor.conversation.retry import RetryOptions
 from torpor.conversation.steps import StepOptions
 from torpor.errors import ConfigError
 from torpor.gateway.options import GatewayOptions
+from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
 from torpor.store.options import StoreOptions
 from torpor.supervisor.options import SupervisorOptions
@@ -38,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreOptions = StoreOptions()
     tools: ToolOptions = ToolOptions()
     steps: StepOptions = StepOptions()
+    retry: RetryOptions = RetryOptions()
+    circuit: CircuitOptions = CircuitOptions()
     turn: TurnOptions = TurnOptions()
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()

@@ -21,8 +21,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     call: str
     preamble: Preamble
     view: View
-    options: Mapping[str, Any]
-    """The agent's ``[model]`` table: what the adapter needs beside the request itself."""
+    model: str = ""
+    """Asked instead of the preamble's model; empty for that one."""
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +36,8 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str = ""
     unusable: Mapping[str, str] = {}
     """Calls whose arguments did not arrive whole, by id, and why."""
+    dropped: tuple[str, ...] = ()
+    """Types of blocks that no later request could repeat and that were left out."""
 
 
 class ReplySink(Protocol):
@@ -52,6 +54,10 @@ class ReplySink(Protocol):
 
 class Model(Protocol):
     """A host of one or more models."""
+
+    def request_fields(self) -> Mapping[str, Any]:
+        """Fields of every request that this host's options ask for, such as ``thinking``; part of the preamble."""
+        ...
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """Ask once. Raises: ProviderError: the host gave no complete reply; the sink holds what came."""

@@ -169,6 +169,9 @@ class ScriptedModel:
         self._script = script
         self._name = name
 
+    def request_fields(self) -> Mapping[str, Any]:
+        return {}
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """See ``contract.Model``. Raises: ProviderError: the script says so."""
         performance = _Performance(request.call, sink)

@@ -175,7 +175,8 @@ class Played:
     """A conversation with the rehearsal, at full speed, its calls really made."""
 
     def __init__(self, toolbox: LocalToolbox) -> None:
-        self._model: ScriptedModel = scripted_from({**the_agent().model, "pace_cps": 0}, home=HOME, where="clinic.toml")
+        played = {"kind": "scripted", "rehearsal": the_agent().model["rehearsal"]}
+        self._model: ScriptedModel = scripted_from(played, home=HOME, where="clinic.toml")
         self._toolbox = toolbox
         self._view = View()
         self.calls: list[str] = []

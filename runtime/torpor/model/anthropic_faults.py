@@ -1,0 +1,93 @@
+"""What went wrong at a Messages API host, as one of the engine's errors.
+
+Decided by status and ``error.type``, which are the contract; wording only where there is nothing else: a request that
+is too long is a 400 like any other. Faults inside a stream come with status 200 and are told by their type alone.
+"""
+
+import email.utils
+from collections.abc import Mapping
+from typing import Any, Final
+
+from torpor.errors import (
+    BillingRefused,
+    ContextTooLong,
+    KeyRefused,
+    ModelUnknown,
+    Overloaded,
+    ProviderError,
+    ProviderUnavailable,
+    RateLimited,
+    RequestInvalid,
+    RequestTooLarge,
+)
+
+_TOO_LONG: Final = ("prompt is too long", "exceed context limit")
+_TYPES_BY_STATUS: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def fault_of(*, status: int, body: object, headers: Mapping[str, str], model: str, now_us: int) -> ProviderError:
+    """The engine's word for an error answer, before or inside a stream.
+
+    Args: body: the decoded error envelope, or whatever came in its place.
+    """
+    kind, message = _told(body)
+    kind = kind or _TYPES_BY_STATUS.get(status, "")
+    retry_after_s = retry_after_of(headers, now_us=now_us)
+    match kind:
+        case "rate_limit_error":
+            return RateLimited(message, retry_after_s=retry_after_s)
+        case "overloaded_error":
+            return Overloaded(message, retry_after_s=retry_after_s)
+        case "authentication_error" | "permission_error":
+            return KeyRefused(message)
+        case "billing_error":
+            return BillingRefused(message)
+        case "not_found_error":
+            return ModelUnknown(f"{message} (model {model!r})")
+        case "request_too_large":
+            return RequestTooLarge(message)
+        case "invalid_request_error" if any(words in message for words in _TOO_LONG):
+            return ContextTooLong(message)
+    if kind == "invalid_request_error" or (400 <= status < 500 and status not in {408, 409}):
+        return RequestInvalid(message)
+    return ProviderUnavailable(message, retry_after_s=retry_after_s)
+
+
+def retry_after_of(headers: Mapping[str, str], *, now_us: int) -> float | None:
+    """Seconds from ``retry-after-ms`` or ``retry-after``, which is a number or a date; None when there is neither."""
+    if (text := headers.get("retry-after-ms")) and (value := _number(text)) is not None:
+        return value / 1_000
+    text = headers.get("retry-after", "")
+    if (value := _number(text)) is not None:
+        return value
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(moment.timestamp() - now_us / 1_000_000, 0.0)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e9 else None
+
+
+def _told(body: Any) -> tuple[str, str]:
+    """Type and message of the envelope; hosts that only resemble the API leave parts of it out."""
+    error = body.get("error") if isinstance(body, dict) else None
+    if isinstance(error, dict):
+        return str(error.get("type") or ""), str(error.get("message") or "no message")
+    return "", str(error or body or "no message")[:500]

@@ -1,0 +1,128 @@
+"""The models of a home: which adapter an agent's ``[model]`` table names, and what agents of one host share.
+
+Above: the composition root. A kind that needs a slow library imports it when it is first used, not here.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from torpor.clock import Clock
+from torpor.errors import ConfigError, ProviderError
+from torpor.model.anthropic_host import AnthropicHost
+from torpor.model.anthropic_options import AnthropicOptions
+from torpor.model.circuit import Circuit, CircuitOptions
+from torpor.model.contract import Model
+from torpor.model.keys import read_key
+from torpor.model.rehearsal import scripted_from
+from torpor.model.windows import window_of
+
+KINDS = ("anthropic", "scripted")
+_log = structlog.get_logger()
+
+
+class ModelRegistry:
+    """Makes models; agents that name one host share its circuit."""
+
+    def __init__(self, *, home: Path, environ: Mapping[str, str], clock: Clock, circuit: CircuitOptions) -> None:
+        self._home = home
+        self._environ = environ
+        self._clock = clock
+        self._circuit = circuit
+        self._circuits: dict[str, Circuit] = {}
+        self._hosts: list[AnthropicHost] = []
+
+    def model(self, table: Mapping[str, Any], *, where: str) -> Model:
+        """The model of an agent's ``[model]`` table.
+
+        Args: where: the agent's file, for errors.
+        Raises: ConfigError: no adapter has this kind, or it cannot be used.
+        """
+        match table.get("kind"):
+            case "scripted":
+                return scripted_from(table, home=self._home, where=where)
+            case "anthropic":
+                return self._anthropic(table, where=where)
+            case kind:
+                raise ConfigError(where, key="model.kind", found=kind, expected=f"one of {', '.join(KINDS)}")
+
+    def fallbacks(self) -> tuple[AnthropicHost, ...]:
+        """For each host made so far that names a fallback, one that asks it first."""
+        return tuple(host.of_fallback() for host in self._hosts if host.options.fallback)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Beside the block, load what the first call would wait for; readiness does not wait for it. Connections are
+        closed behind it."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._warm, name="models:warm")
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            for host in self._hosts:
+                await host.aclose()
+
+    async def _warm(self) -> None:
+        for host in self._hosts:
+            await host.warm()
+        for host in self._hosts:
+            await _compare_window(host)
+
+    def _anthropic(self, table: Mapping[str, Any], *, where: str) -> Model:
+        options = anthropic_options(table, where=where)
+        key = read_key(options, environ=self._environ, where=where)
+        if not key and options.rehearsal:
+            scripted: dict[str, Any] = {"kind": "scripted", "rehearsal": options.rehearsal}
+            if options.pace_cps is not None:
+                scripted["pace_cps"] = options.pace_cps
+            return scripted_from(scripted, home=self._home, where=where)
+        if not key:
+            expected = f"an API key in the variable {options.key_env}"
+            raise ConfigError(where, key="model key", found="missing", expected=expected)
+        circuit = self._circuits.setdefault(options.base_url, Circuit(self._circuit, clock=self._clock))
+        host = AnthropicHost(options, key=key, circuit=circuit, clock=self._clock)
+        self._hosts.append(host)
+        return host
+
+    def __repr__(self) -> str:
+        return f"<ModelRegistry hosts={len(self._hosts)}>"
+
+
+async def _compare_window(host: AnthropicHost) -> None:
+    """Warn when the host's word and ours differ; a host that does not answer is found out by the first turn."""
+    options = host.options
+    ours = window_of(options.model, override=options.window_tokens)
+    try:
+        theirs = await host.window_tokens()
+    except ProviderError as exc:
+        _log.info("model.window_not_told", model=options.model, why=exc.code)
+        return
+    if theirs is not None and theirs != ours:
+        _log.warning("model.window_differs", model=options.model, assumed_tokens=ours, told_tokens=theirs)
+
+
+def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptions:
+    """The table of an agent of that kind. Raises: ConfigError: a key is unknown, missing or of another type."""
+    try:
+        options = msgspec.convert(table, AnthropicOptions)
+    except msgspec.ValidationError as exc:
+        message = str(exc)
+        raise ConfigError(where, key="model", found=message, expected="the options of kind 'anthropic'") from exc
+    for key, url in (("base_url", options.base_url), ("proxy", options.proxy or "http://")):
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(where, key=f"model.{key}", found=url, expected="a URL of http or https")
+    return options
+
+
+def is_rehearsed(table: Mapping[str, Any], *, environ: Mapping[str, str], where: str) -> bool:
+    """Whether no language model is behind an agent with this ``[model]`` table. Raises: ConfigError."""
+    if table.get("kind") != "anthropic":
+        return True
+    options = anthropic_options(table, where=where)
+    return bool(options.rehearsal) and not read_key(options, environ=environ, where=where)

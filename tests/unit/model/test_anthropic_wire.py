@@ -1,0 +1,87 @@
+"""The bytes that go out: what is stored, and what belongs to sending alone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.request_rules import violations
+from torpor.conversation.view import Preamble, View, preamble_of, request_body
+from torpor.model.anthropic_wire import PREPARED_MAX, WireRequests
+from torpor.records.blocks import canonical, text_block, tool_result_block
+
+FIELDS: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 10,
+    "system": [{"type": "text", "text": "You are a clerk."}],
+    "tools": [{"name": "pay", "description": "Pays.", "input_schema": {"type": "object"}}],
+}
+PREAMBLE = preamble_of(FIELDS)
+MARK = {"type": "ephemeral"}
+HI = View().extended("user", [text_block('one "}], two')])
+
+
+def sent(preamble: Preamble, view: View, *, ttl: str = "5m", model: str = "") -> Any:
+    return json.loads(WireRequests(cache_ttl=ttl).body(preamble, view, model=model))
+
+
+def without_marks(body: Any) -> Any:
+    body.pop("stream")
+    for block in (*body.get("system", []), *(block for message in body["messages"] for block in message["content"])):
+        block.pop("cache_control", None)
+    return body
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        HI,
+        HI.extended("assistant", [text_block("yes")]).extended("user", [text_block("and?")]),
+        HI.extended("assistant", [canonical({"type": "tool_use", "id": "a", "name": "pay", "input": {}})]).extended(
+            "user", [tool_result_block("a", "paid", is_error=False)]
+        ),
+        HI.extended("assistant", [text_block("paused")]),
+    ],
+)
+@pytest.mark.parametrize("ttl", ["5m", "1h", "off"])
+def test_what_goes_out_is_what_is_stored_but_for_stream_and_marks(view: View, ttl: str) -> None:
+    body = sent(PREAMBLE, view, ttl=ttl)
+    assert body["stream"] is True
+    assert violations(body, after_pause=True) == []
+    assert without_marks(body) == json.loads(request_body(PREAMBLE, view))
+
+
+def test_the_end_of_the_system_prompt_and_of_the_messages_are_marked() -> None:
+    body = sent(PREAMBLE, HI)
+    assert body["system"][-1]["cache_control"] == MARK
+    assert body["messages"][-1]["content"][-1]["cache_control"] == MARK
+    assert json.dumps(body).count("cache_control") == 2
+
+
+def test_marks_may_ask_for_an_hour_or_be_left_out() -> None:
+    assert sent(PREAMBLE, HI, ttl="1h")["system"][-1]["cache_control"] == MARK | {"ttl": "1h"}
+    assert "cache_control" not in json.dumps(sent(PREAMBLE, HI, ttl="off"))
+
+
+def test_a_request_that_ends_with_what_the_assistant_said_has_no_mark_there() -> None:
+    body = sent(PREAMBLE, HI.extended("assistant", [text_block("paused")]))
+    assert json.dumps(body["messages"]).count("cache_control") == 0
+
+
+def test_without_a_system_prompt_the_messages_alone_are_marked() -> None:
+    bare = preamble_of({name: value for name, value in FIELDS.items() if name != "system"})
+    assert json.dumps(sent(bare, HI)).count("cache_control") == 1
+
+
+def test_another_model_may_be_asked() -> None:
+    wire = WireRequests(cache_ttl="5m")
+    models = [json.loads(wire.body(PREAMBLE, HI, model=model))["model"] for model in ("", "other", "")]
+    assert models == ["m", "other", "m"]
+
+
+def test_a_preamble_is_prepared_once_and_only_so_many_are_kept() -> None:
+    wire = WireRequests(cache_ttl="5m")
+    for number in range(PREPARED_MAX + 5):
+        wire.body(preamble_of(FIELDS | {"max_tokens": number + 1}), HI)
+    assert len(wire._prepared) == PREPARED_MAX
+    assert wire.body(PREAMBLE, HI) == wire.body(PREAMBLE, HI)

@@ -1,0 +1,250 @@
+"""A reply out of the events of its stream, whole or not at all."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.models import Heard
+from torpor.errors import StreamLost
+from torpor.model.assemble import Assembler
+from torpor.model.contract import ModelReply
+from torpor.records.journal import Usage
+
+Event = dict[str, Any]
+
+START: Event = {
+    "type": "message_start",
+    "message": {"id": "msg_1", "model": "m", "usage": {"input_tokens": 5, "cache_read_input_tokens": 7}},
+}
+STOP: Event = {"type": "message_stop"}
+
+
+def delta(stop_reason: str | None = "end_turn", **usage: Any) -> Event:
+    return {"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": usage}
+
+
+def begun(block: Event, index: int = 0) -> Event:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def more(index: int = 0, **fields: Any) -> Event:
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+def ended(index: int = 0) -> Event:
+    return {"type": "content_block_stop", "index": index}
+
+
+def text(*pieces: str, index: int = 0) -> list[Event]:
+    deltas = [more(index, type="text_delta", text=piece) for piece in pieces]
+    return [begun({"type": "text", "text": ""}, index), *deltas, ended(index)]
+
+
+def call(*pieces: str, index: int = 0, **fields: Any) -> list[Event]:
+    block = {"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {}} | fields
+    deltas = [more(index, type="input_json_delta", partial_json=piece) for piece in pieces]
+    return [begun(block, index), *deltas, ended(index)]
+
+
+def assembled(*events: Event) -> tuple[ModelReply, Heard]:
+    heard = Heard()
+    assembler = Assembler(heard)
+    for event in events:
+        assembler.take(json.dumps(event))
+    return assembler.reply(request_id="req_1"), heard
+
+
+def blocks(*events: Event) -> list[Any]:
+    reply, _ = assembled(START, *events, delta(), STOP)
+    return [msgspec.json.decode(block) for block in reply.blocks]
+
+
+def test_text_is_handed_on_piece_by_piece_and_becomes_one_block() -> None:
+    reply, heard = assembled(START, *text("Hel", "", "lo"), delta(output_tokens=3), STOP)
+    assert heard.pieces == ["Hel", "lo"]
+    assert [bytes(block) for block in reply.blocks] == [b'{"text":"Hello","type":"text"}']
+    assert heard.blocks == list(reply.blocks)
+    assert (reply.stop_reason, reply.model, reply.request_id) == ("end_turn", "m", "req_1")
+    assert reply.usage == Usage(input_tokens=5, cache_read_input_tokens=7, output_tokens=3)
+
+
+def test_text_that_a_block_begins_with_belongs_to_it() -> None:
+    reply, heard = assembled(
+        START, begun({"type": "text", "text": "He"}), more(type="text_delta", text="llo"), ended(), delta(), STOP
+    )
+    assert heard.pieces == ["He", "llo"]
+    assert msgspec.json.decode(reply.blocks[0])["text"] == "Hello"
+
+
+def test_usage_is_cumulative_and_what_is_left_out_stays() -> None:
+    reply, _ = assembled(START, delta(None, output_tokens=2), delta(output_tokens=9, input_tokens=None), STOP)
+    assert reply.usage == Usage(input_tokens=5, cache_read_input_tokens=7, output_tokens=9)
+
+
+def test_thinking_is_kept_as_it_came_with_its_signature() -> None:
+    found = blocks(
+        begun({"type": "thinking", "thinking": "", "signature": ""}),
+        more(type="thinking_delta", thinking="h"),
+        more(type="thinking_delta", thinking="m"),
+        more(type="signature_delta", signature="c2ln"),
+        ended(),
+        begun({"type": "thinking", "thinking": None, "signature": "as begun"}, 1),
+        ended(1),
+        begun({"type": "redacted_thinking", "data": "eA=="}, 2),
+        ended(2),
+    )
+    assert found == [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "thinking", "thinking": "", "signature": "as begun"},
+        {"type": "redacted_thinking", "data": "eA=="},
+    ]
+
+
+def test_citations_are_collected_and_none_are_left_out() -> None:
+    first, second = {"cited_text": "a"}, {"cited_text": "b"}
+    found = blocks(
+        begun({"type": "text", "text": "", "citations": None}),
+        more(type="text_delta", text="it"),
+        more(type="citations_delta", citation=first),
+        more(type="citations_delta", citation=second),
+        ended(),
+        *text("no", index=1),
+        begun({"type": "text", "text": "", "citations": []}, 2),
+        ended(2),
+    )
+    assert [block.get("citations") for block in found] == [[first, second], None, None]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "arguments"),
+    [
+        ((), {}),
+        (("",), {}),
+        ((" ", "\n"), {}),
+        (('{"to": "b', 'ob"}'), {"to": "bob"}),
+        (('{"to": "\\u00', 'e9"}'), {"to": "é"}),
+        (("{}",), {}),
+    ],
+)
+def test_arguments_are_read_once_their_block_is_complete(pieces: tuple[str, ...], arguments: Any) -> None:
+    reply, _ = assembled(START, *call(*pieces), delta("tool_use"), STOP)
+    assert msgspec.json.decode(reply.blocks[0])["input"] == arguments
+    assert reply.unusable == {}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"cmd": "rm -rf build", "only_if": "/a',
+        '{"a": 1]x',
+        '{"a": 1} {"b": 2}',
+        "[1]",
+        '"text"',
+        "null",
+        "3",
+        '{"a": 1e999}',
+        '{"a": "\\ud83d"}',
+        '{"a": NaN}',
+        "[" * 100_000,
+    ],
+)
+def test_arguments_that_are_not_one_whole_object_are_none_and_the_call_unusable(arguments: str) -> None:
+    reply, _ = assembled(START, *call(arguments), delta("tool_use"), STOP)
+    assert msgspec.json.decode(reply.blocks[0])["input"] == {}
+    assert reply.unusable["toolu_1"].startswith("arguments of pay are not a JSON object")
+    assert reply.unusable["toolu_1"].endswith("nothing was done")
+
+
+def test_a_block_of_a_kind_that_no_request_may_repeat_is_left_out_and_named() -> None:
+    reply, heard = assembled(
+        START,
+        begun({"type": "scent", "note": "rain"}),
+        more(type="scent_delta", note="!"),
+        ended(),
+        begun({"note": "of no type"}, 1),
+        ended(1),
+        *text("yes", index=2),
+        delta(),
+        STOP,
+    )
+    assert reply.dropped == ("scent", "None")
+    assert [msgspec.json.decode(block)["type"] for block in reply.blocks] == ["text"]
+    assert len(heard.blocks) == 1
+
+
+def test_what_a_tool_of_the_hosts_own_left_is_kept() -> None:
+    kinds = ("server_tool_use", "web_search_tool_result")
+    found = blocks(
+        *(event for index, kind in enumerate(kinds) for event in (begun({"type": kind}, index), ended(index)))
+    )
+    assert [block["type"] for block in found] == list(kinds)
+
+
+def test_events_and_deltas_that_nobody_knows_are_ignored_and_only_a_ping_is_no_progress() -> None:
+    assembler = Assembler(Heard())
+    events = [START, {"type": "weather_report", "sky": "blue"}, begun({"type": "text"}), more(type="scent_delta")]
+    assert [assembler.take(json.dumps(event)) for event in (*events, ended(), delta(), STOP)] == [True] * 7
+    assert assembler.take('{"type": "ping"}') is False
+    assert assembler.is_over
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [START],
+        [START, *text("Hello")],
+        [START, *text("Hello"), delta()],
+        [START, *text("Hello"), STOP],
+        [START, *text("Hello"), delta(None), STOP],
+        [START, *text("Hello")[:-1], delta(), STOP],
+    ],
+)
+def test_a_stream_that_ends_before_the_message_does_is_lost(events: list[Event]) -> None:
+    with pytest.raises(StreamLost, match="the stream ended before the reply did"):
+        assembled(*events)
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([more(type="text_delta", text="x")], "continues block 0, which is not open"),
+        ([*text("x"), ended()], "continues block 0, which is not open"),
+        ([*text("x")[:-1], begun({"type": "text"})], "begins block 0 again"),
+        ([begun({"type": "tool_use", "id": 3, "name": "pay"}), ended()], "a tool_use block of the stream"),
+        ([begun({"type": "tool_use", "id": "a", "name": None}), ended()], "a tool_use block of the stream"),
+    ],
+)
+def test_a_stream_whose_blocks_do_not_add_up_is_lost(events: list[Event], told: str) -> None:
+    with pytest.raises(StreamLost, match=told):
+        assembled(START, *events)
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["", "nothing", '{"type": "content_blo', "[]", '{"no": "type"}', '{"type": 3}', '{"type":"x","delta":"\\ud83d"}'],
+)
+def test_an_event_that_cannot_be_read_loses_the_stream(data: str) -> None:
+    with pytest.raises(StreamLost, match="an event of the stream cannot be read"):
+        Assembler(Heard()).take(data)
+
+
+ARGUMENTS = st.dictionaries(
+    st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers())
+)
+
+
+@given(ARGUMENTS, st.lists(st.integers(0, 200), max_size=8), st.booleans())
+def test_wherever_the_stream_is_cut_into_pieces_the_arguments_are_the_same(
+    arguments: dict[str, Any], cuts: list[int], is_ascii: bool
+) -> None:
+    whole = json.dumps(arguments, ensure_ascii=is_ascii)
+    places = sorted({0, *cuts, len(whole)})
+    pieces = [whole[start:end] for start, end in pairwise(places)]
+    (block,) = blocks(*call(*pieces))
+    assert block["input"] == arguments
