@@ -105,6 +105,10 @@ def test_failed_turn_has_its_own_exit_code(server: ServerProcess, torpor: Comman
 
     assert done.stdout.startswith("I was about to answer")
     assert done.stderr.startswith("torpor: turn 1 failed, model_unavailable: the rehearsal failed")
+    assert "--resume continue --conversation fails has the reply go on" in done.stderr
+    (facts,) = torpor.facts("send", "--resume", "continue", "--conversation", "fails")
+    assert facts["outcome"] == "finished"
+    assert "needs --conversation" in torpor.run("send", "--resume", "retry", code=2).stderr
 
 
 def test_steered_message_is_answered_by_the_turn_that_it_joins_or_starts(
@@ -220,7 +224,7 @@ def test_check_tells_what_is_wrong_with_agents_scripts_and_tools(tmp_path: Path)
 
     wrong = {finding["name"]: finding["detail"] for finding in findings if not finding["ok"]}
     assert wrong["config/agents/clinic.toml"] == "allows fly, which no file in tools/ declares"
-    assert wrong["config/agents/dreamer.toml"] == "model.kind is 'oracle', expected 'scripted'"
+    assert wrong["config/agents/dreamer.toml"] == "model.kind is 'oracle', expected one of anthropic, scripted"
     assert "nothing_like_it" in wrong["tools/broken.py:1"]
     assert len(wrong) == 3
 

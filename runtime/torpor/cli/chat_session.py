@@ -24,8 +24,10 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
+from torpor.records.journal import Offer
 
 _TURNS_RECALLED: Final = 2
 """Of an older conversation, shown when a chat goes on in it."""
@@ -34,7 +36,9 @@ _TURNS_RECALLED: Final = 2
 class Talks(Protocol):
     """What a chat needs of a client."""
 
-    async def send(self, conversation: str, text: str, *, message_id: str, agent: str) -> Receipt: ...
+    async def send(
+        self, conversation: str, text: str, *, message_id: str, agent: str, resume: Offer | None
+    ) -> Receipt: ...
 
     async def cancel(self, conversation: str) -> None: ...
 
@@ -56,6 +60,8 @@ class ChatSession:
         """Whether somebody else has said something since the last turn ended, which a turn will answer."""
         self._taken: tuple[str, ...] = ()
         """Messages that the running turn answers."""
+        self._offers: tuple[Offer, ...] = ()
+        """Of the last turn, which failed."""
         self._is_running = False
         self._is_cancelling = False
         self._is_connected = True
@@ -110,16 +116,21 @@ class ChatSession:
             async for line in lines:
                 self._screen.entered()
                 if line.strip():
-                    message_id = self._ids.new_id()
-                    self._mine.add(message_id)
-                    tasks.start_soon(self._send, message_id, line)
+                    self._say(line, tasks)
                 self._ask_for_more()
         self._has_no_more_lines = True
         self._ask_for_more()
 
-    async def _send(self, message_id: str, text: str) -> None:
+    def _say(self, line: str, tasks: anyio.abc.TaskGroup) -> None:
+        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered, where it did."""
+        offer = next((offer for offer in self._offers if line.strip() == f"/{offer}"), None)
+        message_id = self._ids.new_id()
+        self._mine.add(message_id)
+        tasks.start_soon(self._send, message_id, "" if offer else line, offer)
+
+    async def _send(self, message_id: str, text: str, resume: Offer | None) -> None:
         try:
-            await self._client.send(self._conversation, text, message_id=message_id, agent=self._agent)
+            await self._client.send(self._conversation, text, message_id=message_id, agent=self._agent, resume=resume)
         except ClientError as exc:
             self._mine.discard(message_id)
             self._screen.note(f"not sent, {exc}")
@@ -179,8 +190,12 @@ class ChatSession:
             case MessageReceivedEvent() if self._echoes:
                 self._screen.said("you", event.text)
             case TurnStartedEvent():
-                self._is_running, self._taken = True, event.messages
-            case TurnFinishedEvent() | TurnCancelledEvent() | TurnFailedEvent():
+                self._is_running, self._taken, self._offers = True, event.messages, ()
+            case TurnFailedEvent():
+                self._offers = event.offers
+                self._screen.event(event)
+                self._turn_over()
+            case TurnFinishedEvent() | TurnCancelledEvent() | TurnRefusedEvent():
                 self._screen.event(event)
                 self._turn_over()
             case _:

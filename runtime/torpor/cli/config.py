@@ -10,7 +10,9 @@ import msgspec
 from torpor import app
 from torpor.cli.folders import home_option
 from torpor.cli.output import json_option, print_json, print_table
+from torpor.clock import SystemClock
 from torpor.errors import ConfigError
+from torpor.model.registry import ModelRegistry
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
 from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, SettingsInvalid, read_settings
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
@@ -61,7 +63,8 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
         yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
         for agent in settings.agents:
-            yield from _agent(agent, home=home, loaded=loaded)
+            models = app.model_registry(settings, clock=SystemClock(), environ=environ)
+            yield from _agent(agent, models=models, home=home, loaded=loaded)
     for tool in loaded.tools:
         yield Finding(part="tool", name=tool.name, ok=True, detail=tool.effect.value)
     for trouble in loaded.problems:
@@ -69,7 +72,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(part="tool", name=place, ok=False, detail=trouble.message)
 
 
-def _agent(agent: AgentDefinition, *, home: Path, loaded: LoadedTools) -> Iterator[Finding]:
+def _agent(agent: AgentDefinition, *, models: ModelRegistry, home: Path, loaded: LoadedTools) -> Iterator[Finding]:
     """The agent, and the rehearsal it plays if it plays one."""
     known = {tool.name for tool in loaded.tools}
     name = f"{AGENTS_FOLDER}/{agent.name}.toml"
@@ -79,15 +82,17 @@ def _agent(agent: AgentDefinition, *, home: Path, loaded: LoadedTools) -> Iterat
         yield Finding(part="agent", name=name, ok=False, detail=detail)
         return
     try:
-        app.model_of(agent, home=home)
+        models.model(agent.model, where=name)
+        rehearsal = agent.model.get("rehearsal")
+        played = _rehearsal(str(rehearsal), home=home, allowed=allowed) if rehearsal else None
     except ConfigError as exc:
         yield Finding(part="agent", name=exc.where, ok=False, detail=_without_place(exc))
         return
     default = ", default" if agent.default else ""
     detail = f"{agent.model['kind']} model, {len(allowed & known)} of {len(known)} tools{default}"
     yield Finding(part="agent", name=name, ok=True, detail=detail)
-    if agent.model["kind"] == "scripted":
-        yield _rehearsal(agent.model["rehearsal"], home=home, allowed=allowed)
+    if played is not None:
+        yield played
 
 
 def _rehearsal(rehearsal: str, *, home: Path, allowed: set[str]) -> Finding:

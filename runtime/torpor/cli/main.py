@@ -31,6 +31,7 @@ VERBS: Final = {
     "token": "Sign a token for somebody.",
     "init": "Make a new agent home.",
     "config": "Check the configuration of a home.",
+    "doctor": "Check keys, models and the network.",
     "fake-api": "Start a Messages API that misbehaves on request.",
 }
 

@@ -12,6 +12,7 @@ from torpor.conversation.text import clean
 from torpor.records.events import (
     AnyEvent,
     MessageReceivedEvent,
+    ModelFailedEvent,
     ReplyFinishedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
@@ -19,6 +20,7 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
 from torpor.records.journal import Outcome
@@ -110,6 +112,15 @@ class Screen:
             case TurnFailedEvent():
                 self._complete(event.text, call=self._call)
                 self.note(f"failed, {event.code}: {event.detail}")
+                if event.offers:
+                    self.note(f"type {' or '.join(f'/{offer}' for offer in event.offers)} to go on from here")
+            case TurnRefusedEvent():
+                self._fresh_line()
+                self.note(f"{event.detail}; the message was taken out of the conversation")
+            case ModelFailedEvent():
+                if event.retry_at_us:
+                    other = f", then of {event.next_model}" if event.next_model else ""
+                    self.note(f"the model failed, {event.code}; it is asked again{other}")
             case _:
                 assert_never(event)
 

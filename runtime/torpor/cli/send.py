@@ -15,14 +15,24 @@ from torpor.client.torpor_client import TorporClient
 from torpor.clock import RandomIds
 from torpor.conversation.text import clean
 from torpor.records.events import AnyEvent
-from torpor.records.journal import WhenBusy
+from torpor.records.journal import Offer, WhenBusy
 
 TURN_FAILED: Final = 3
 TURN_CANCELLED: Final = 4
+TURN_REFUSED: Final = 5
+_EXIT_CODES: Final = {
+    Ending.FAILED: TURN_FAILED,
+    Ending.CANCELLED: TURN_CANCELLED,
+    Ending.REFUSED: TURN_REFUSED,
+}
+_OFFERED: Final = {
+    Offer.CONTINUE: "has the reply go on where it was cut",
+    Offer.RETRY: "has it tried again",
+}
 
 
 @click.command(short_help="Send one message and print the reply.")
-@click.argument("text")
+@click.argument("text", default="")
 @click.option("--conversation", metavar="ID", show_default="a new one", help="Where to; made when it is not there.")
 @click.option("--agent", default="", metavar="NAME", show_default="the home's", help="Of a conversation that is made.")
 @click.option(
@@ -31,6 +41,11 @@ TURN_CANCELLED: Final = 4
     default=WhenBusy.QUEUE.value,
     show_default=True,
     help="What to do when a turn is running.",
+)
+@click.option(
+    "--resume",
+    type=click.Choice([offer.value for offer in Offer]),
+    help="Take up what a failed turn offered; TEXT may be left out then.",
 )
 @click.option(
     "--timeout",
@@ -49,6 +64,7 @@ def command(
     conversation: str | None,
     agent: str,
     when_busy: str,
+    resume: str | None,
     deadline_s: float,
     server: Server,
     as_json: bool,
@@ -57,19 +73,25 @@ def command(
 
     Without --conversation a new one is made, and named on standard error.
 
-    Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 1 anything else that went wrong, 2 used wrongly.
+    Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 5 the model refused, 1
+    anything else that went wrong, 2 used wrongly.
     """
+    if not text and resume is None:
+        raise click.UsageError("Missing argument 'TEXT'.")
+    if resume is not None and conversation is None:
+        raise click.UsageError("--resume needs --conversation.")
     message = sys.stdin.read() if text == "-" else text
     name = conversation or f"c-{RandomIds().new_id()[:8]}"
     if conversation is None and not as_json:
         click.echo(f"torpor: new conversation {name}", err=True)
-    sending = _Sending(name, message, agent=agent, when_busy=WhenBusy(when_busy))
+    offer = Offer(resume) if resume else None
+    sending = _Sending(name, message, agent=agent, when_busy=WhenBusy(when_busy), resume=offer)
     turn = anyio.run(_answered, server, sending, deadline_s)
     if as_json:
         print_json(_facts(sending, turn))
     else:
-        _show(turn)
-    return {Ending.FAILED: TURN_FAILED, Ending.CANCELLED: TURN_CANCELLED}.get(turn.ending or Ending.FINISHED, 0)
+        _show(turn, name)
+    return _EXIT_CODES.get(turn.ending or Ending.FINISHED, 0)
 
 
 class _Sending(msgspec.Struct, frozen=True):
@@ -79,6 +101,7 @@ class _Sending(msgspec.Struct, frozen=True):
     text: str
     agent: str = msgspec.field(default="")
     when_busy: WhenBusy = WhenBusy.QUEUE
+    resume: Offer | None = None
     message_id: str = msgspec.field(default_factory=lambda: RandomIds().new_id())
 
 
@@ -105,6 +128,7 @@ async def _turn_of(client: TorporClient, sending: _Sending) -> AnsweringTurn:
             message_id=sending.message_id,
             when_busy=sending.when_busy,
             agent=sending.agent,
+            resume=sending.resume,
         )
         turn = AnsweringTurn(sending.message_id, accepted_at=receipt.event, steers=steers)
         async for item in watch:
@@ -145,10 +169,11 @@ def _facts(sending: _Sending, turn: AnsweringTurn) -> dict[str, Any]:
         "tools": turn.tools,
         "code": turn.code,
         "detail": turn.detail,
+        "offers": turn.offers,
     }
 
 
-def _show(turn: AnsweringTurn) -> None:
+def _show(turn: AnsweringTurn, name: str) -> None:
     if turn.text:
         click.echo(clean(turn.text).text if sys.stdout.isatty() else turn.text)
     match turn.ending:
@@ -156,5 +181,9 @@ def _show(turn: AnsweringTurn) -> None:
             click.echo(f"torpor: turn {turn.turn} was cancelled ({turn.detail})", err=True)
         case Ending.FAILED:
             click.echo(f"torpor: turn {turn.turn} failed, {turn.code}: {turn.detail}", err=True)
+            for offer in turn.offers:
+                click.echo(f"torpor: --resume {offer} --conversation {name} {_OFFERED[offer]}", err=True)
+        case Ending.REFUSED:
+            click.echo(f"torpor: turn {turn.turn} was refused: {turn.detail}", err=True)
         case _:
             pass

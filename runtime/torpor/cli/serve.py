@@ -17,8 +17,9 @@ import msgspec
 from torpor import app
 from torpor.cli.folders import data_folder, data_option, home_option, where
 from torpor.cli.output import json_option, print_json, program
+from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import configure_logs
-from torpor.settings import Settings, read_settings
+from torpor.settings import AGENTS_FOLDER, Settings, read_settings
 
 _STOP_SLACK_S: Final = 5.0
 """For what a stopping server does beside waiting."""
@@ -122,18 +123,36 @@ def _told(faults: ExceptionGroup[OSError], *, address: tuple[str, int]) -> Excep
 
 
 def _announce(ready: Announcement, settings: Settings, *, chat: str) -> None:
-    scripted = [agent.name for agent in settings.agents if agent.model.get("kind") == "scripted"]
+    rehearsed, real = _by_model(settings)
     click.echo(f"serving the agent home {settings.home}")
     click.echo(f"  address  {ready.url}")
     click.echo(f"  data     {ready.data}")
     click.echo(f"  token    {ready.token}")
     click.echo("           (for development: it never expires and may do everything)")
-    if scripted:
-        names = ", ".join(scripted)
+    if real:
+        click.echo(f"  models   {', '.join(f'{name}: {model}' for name, model in real.items())}")
+    if rehearsed:
+        names = ", ".join(rehearsed)
         click.echo(f"\nNo language model is behind {names}: its replies are scripted, played from config/rehearsals.")
         click.echo("Everything else is real: tools, journal, streaming, cancellation, recovery.")
+        if variables := ", ".join(sorted(set(filter(None, rehearsed.values())))):
+            click.echo(
+                f"For a real model, set {variables} and start again; `{program()} doctor` tells whether it works."
+            )
     click.echo(f"\nto chat, in another terminal:\n  {chat}")
     click.echo("Ctrl-C stops the server")
+
+
+def _by_model(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """The agents that are rehearsed, with the variable that would change it, and those with a model, with its name."""
+    rehearsed, real = {}, {}
+    for agent in settings.agents:
+        if is_rehearsed(agent.model, environ=os.environ, where=f"{AGENTS_FOLDER}/{agent.name}.toml"):
+            is_scripted = agent.model.get("kind") == "scripted"
+            rehearsed[agent.name] = "" if is_scripted else str(agent.model.get("key_env", "ANTHROPIC_API_KEY"))
+        else:
+            real[agent.name] = str(agent.model["model"])
+    return rehearsed, real
 
 
 def _chat_command(ready: Announcement, *, home: Path, data: Path | None) -> str:

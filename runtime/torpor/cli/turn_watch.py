@@ -10,8 +10,10 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
+from torpor.records.journal import Offer
 
 
 class Ending(StrEnum):
@@ -20,6 +22,7 @@ class Ending(StrEnum):
     FINISHED = "finished"
     CANCELLED = "cancelled"
     FAILED = "failed"
+    REFUSED = "refused"
 
 
 class AnsweringTurn:
@@ -42,7 +45,8 @@ class AnsweringTurn:
         self.ending: Ending | None = None
         self.code = ""
         self.detail = ""
-        """Why it was cancelled, or failed."""
+        """Why it was cancelled, refused, or failed."""
+        self.offers: tuple[Offer, ...] = ()
 
     @property
     def is_certain(self) -> bool:
@@ -73,7 +77,9 @@ class AnsweringTurn:
                 self.ending, self.text, self.detail = Ending.CANCELLED, event.text, event.reason
             case TurnFailedEvent():
                 self.ending, self.text = Ending.FAILED, event.text
-                self.code, self.detail = event.code, event.detail
+                self.code, self.detail, self.offers = event.code, event.detail, event.offers
+            case TurnRefusedEvent():
+                self.ending, self.text, self.detail = Ending.REFUSED, "", event.detail
             case _:
                 pass
 

@@ -36,7 +36,7 @@ from torpor.records.frames import (
     Welcome,
 )
 from torpor.records.ids import MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.journal import Offer, WhenBusy
 
 Row = dict[str, Any]
 _Kind = TypeVar("_Kind")
@@ -143,10 +143,12 @@ class TorporClient:
         message_id: str | None = None,
         when_busy: WhenBusy = WhenBusy.QUEUE,
         agent: str = "",
+        resume: Offer | None = None,
     ) -> Receipt:
         """Send a message and return once it is durable; it is one message however often it had to be sent.
 
-        ``agent`` is only read when the message creates the conversation. A server without room for it is asked again
+        ``agent`` is only read when the message creates the conversation. ``resume`` takes up an offer of the turn that
+        failed; the text may be empty then. A server without room for it is asked again
         after the time that it names. Cancelled, the message may have been accepted: send it again under the same id.
         """
         frame = Send(
@@ -156,6 +158,7 @@ class TorporClient:
             text=text,
             when_busy=when_busy,
             agent=agent,
+            resume=resume,
         )
         accepted = await self._ask(frame, Accepted)
         return Receipt(

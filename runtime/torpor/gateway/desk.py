@@ -124,7 +124,7 @@ class Desk:
         if not CONVERSATION_ID.fullmatch(frame.message_id):
             raise BadFrame("message_id is not an id, expected 1..64 letters, digits, '_' or '-'")
         cleaned = clean(frame.text)
-        if is_blank(cleaned.text):
+        if is_blank(cleaned.text) and frame.resume is None:
             raise EmptyMessage
         if (size_bytes := len(cleaned.text.encode())) > self._options.message_bytes_max:
             raise BadFrame(f"message has {size_bytes} bytes, expected at most {self._options.message_bytes_max}")
@@ -135,6 +135,7 @@ class Desk:
             cleaned=cleaned.replaced,
             when_busy=frame.when_busy,
             agent=frame.agent,
+            resume=frame.resume,
         )
 
     async def _accepted(self, frame: Send, reply: Reply) -> ServerFrame:

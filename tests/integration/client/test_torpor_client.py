@@ -28,7 +28,7 @@ from torpor.records.commands import CancelTurn, Hibernate, SendMessage, Wake
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import MessageReceived, TurnFinished, TurnPrepared, WhenBusy
+from torpor.records.journal import MessageReceived, Offer, TurnFinished, TurnPrepared, WhenBusy
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
@@ -79,6 +79,18 @@ async def test_a_message_is_sent_and_its_events_come(house: House) -> None:
     assert key == KEY
     assert isinstance(command, SendMessage)
     assert (command.when_busy, command.agent) == (WhenBusy.STEER, "helper")
+
+
+async def test_an_offer_is_taken_up_with_or_without_words(house: House) -> None:
+    async with client_of(house) as client:
+        await client.send("c1", "", resume=Offer.RETRY)
+        await client.send("c1", "and be brief", resume=Offer.CONTINUE)
+
+    commands = [command for _, command in house.world.posted]
+    assert [(command.text, command.resume) for command in commands if isinstance(command, SendMessage)] == [
+        ("", Offer.RETRY),
+        ("and be brief", Offer.CONTINUE),
+    ]
 
 
 async def test_messages_without_an_id_get_one_each(house: House) -> None:

@@ -16,11 +16,13 @@ from torpor.records.events import (
     MessageReceivedEvent,
     ReplyFinishedEvent,
     TurnCancelledEvent,
+    TurnFailedEvent,
     TurnFinishedEvent,
     TurnStartedEvent,
 )
 from torpor.records.frames import RunStatus
 from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import Offer
 
 CONVERSATION = "c"
 
@@ -32,13 +34,15 @@ class World:
         self.shown = ""
         self.sent: list[tuple[str, str]] = []
         self.refusal: ClientError | None = None
+        self.resumed: list[Offer | None] = []
         self.cancels = 0
         self.something_happened = anyio.Event()
         self.items, self._watch = anyio.create_memory_object_stream[AnyItem](100)
         self.reading, self.writing = os.pipe()
 
-    async def send(self, conversation: str, text: str, *, message_id: str, agent: str) -> Receipt:
+    async def send(self, conversation: str, text: str, *, message_id: str, agent: str, resume: Offer | None) -> Receipt:
         self.sent.append((message_id, text))
+        self.resumed.append(resume)
         self._tell()
         if self.refusal is not None:
             raise self.refusal
@@ -269,6 +273,26 @@ async def test_reload_in_the_middle_is_told_and_forgets_what_is_over(world: Worl
         world.begin(state="rest")
 
     assert world.shown == "(the conversation was loaded anew, some of it may be missing here)\n"
+
+
+async def test_what_a_failed_turn_offers_is_taken_up_by_a_word_and_is_text_at_any_other_time(world: World) -> None:
+    offers = (Offer.CONTINUE, Offer.RETRY)
+    failed = TurnFailedEvent(event=9, at_us=0, turn=3, code="model_stream_lost", detail="cut", offers=offers)
+    world.begin()
+
+    async with anyio.create_task_group() as tasks:
+        session = world.session()
+        tasks.start_soon(world.run, session)
+        world.type("/retry\n")
+        await world.until_sent(1)
+        world.happen(failed)
+        await world.until("type /continue or /retry to go on from here")
+        world.type("/continue\n")
+        await world.until_sent(2)
+        tasks.cancel_scope.cancel()
+
+    assert [text for _, text in world.sent] == ["/retry", ""]
+    assert world.resumed == [None, Offer.CONTINUE]
 
 
 async def test_end_of_the_watch_is_the_end_of_the_chat(world: World) -> None:

@@ -9,10 +9,11 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Outcome
+from torpor.records.journal import Offer, Outcome
 
 MINE = MessageId("mine")
 
@@ -65,6 +66,16 @@ def test_failed_turn_tells_its_code() -> None:
     turn = watched(started(2, 7), TurnFailedEvent(event=3, at_us=0, turn=7, code="crashed", detail="thrice", text="On"))
 
     assert (turn.ending, turn.text, turn.code, turn.detail) == (Ending.FAILED, "On", "crashed", "thrice")
+
+
+def test_what_a_failed_turn_offers_is_told() -> None:
+    failed = TurnFailedEvent(event=3, at_us=0, turn=7, code="crashed", detail="thrice", offers=(Offer.RETRY,))
+    assert watched(started(2, 7), failed).offers == (Offer.RETRY,)
+
+
+def test_nothing_of_a_refused_turn_is_told_but_why() -> None:
+    turn = watched(started(2, 7), replied(3, 7, "As for"), TurnRefusedEvent(event=4, at_us=0, turn=7, detail="no"))
+    assert (turn.ending, turn.text, turn.detail) == (Ending.REFUSED, "", "no")
 
 
 def test_steer_that_joins_a_running_turn_is_answered_by_it_as_far_as_is_known() -> None:

@@ -38,7 +38,7 @@ from torpor.records.frames import (
     Unsubscribe,
 )
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.journal import Offer, WhenBusy
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
@@ -133,6 +133,15 @@ async def test_the_same_bare_id_of_two_owners_is_two_conversations(
     assert all(key.owner == "bob" for key, _ in world.posted)
     assert b"question" not in msgspec.json.encode(answers)
     assert not world.bus.is_watched(KEY)
+
+
+async def test_a_message_needs_no_words_to_take_up_an_offer(world: World, opened: Opened) -> None:
+    async with opened() as line:
+        line.say(send(text=" ", resume=Offer.CONTINUE))
+        assert isinstance(await line.hear(), Accepted)
+    ((_, command),) = world.posted
+    assert isinstance(command, SendMessage)
+    assert (command.text, command.resume) == (" ", Offer.CONTINUE)
 
 
 @pytest.mark.parametrize("frame", NAMING, ids=lambda kind: kind.__name__)
