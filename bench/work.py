@@ -4,7 +4,7 @@ A user message of 120 characters, a model that asks for two tools, two results o
 about 1.5 KB of payload. The model is instant, and so are the tools; what is left is the runtime's own.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio
 import msgspec
@@ -81,6 +81,9 @@ class InstantModel:
     def __init__(self, shape: Shape = TURN, *, latency_s: float = 0.0) -> None:
         self._script = Script(shape)
         self._latency_s = latency_s
+
+    def request_fields(self) -> dict[str, Any]:
+        return {}
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         turn, round_, _ = request.call.split("-")
