@@ -129,6 +129,29 @@ def test_unusable_variable_is_told_with_its_name(home: Path, variable: str, valu
     assert told.startswith(f"environment: {variable} {problem}")
 
 
+NUMBERS = [
+    (section, field.name)
+    for section, options in SECTIONS.items()
+    for field in msgspec.structs.fields(options)
+    if isinstance(field.default, int | float) and not isinstance(field.default, bool)
+]
+
+
+@pytest.mark.parametrize(("section", "name"), NUMBERS)
+def test_every_number_has_a_range(home: Path, section: str, name: str) -> None:
+    write_settings(home, f"[{section}]\n{name} = -1\n")
+    (problem,) = problems_of(home)
+    assert f"{section}.{name} is -1" in problem
+
+
+@pytest.mark.parametrize(
+    "text", ["[gateway]\nport = 99999", "[actor]\nsnapshot_share = 1.5", "[actor]\nmailbox_capacity = 0"]
+)
+def test_a_number_out_of_its_range_is_told(home: Path, text: str) -> None:
+    write_settings(home, text)
+    assert len(problems_of(home)) == 1
+
+
 def test_settings_file_in_another_encoding_is_told(home: Path) -> None:
     (home / "config" / "torpor.toml").write_bytes("# Größe\n".encode("latin-1"))
 

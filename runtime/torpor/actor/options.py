@@ -2,19 +2,21 @@
 
 import msgspec
 
+from torpor.records.bounds import Amount, Count, Pause, Share
+
 
 class ActorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Counts, bytes and shares."""
 
-    mailbox_capacity: int = 64
+    mailbox_capacity: Count = 64
     """Commands waiting for the actor; one more is answered ``busy``."""
-    unprocessed_max: int = 32
+    unprocessed_max: Count = 32
     """Messages accepted and not yet taken by a turn; one more is answered ``busy``."""
-    busy_retry_after_s: float = 1.0
+    busy_retry_after_s: Pause = 1.0
     """What a ``busy`` client is told to wait."""
-    snapshot_share: float = 0.5
+    snapshot_share: Share = 0.5
     """A snapshot is due when the records since the last one exceed this share of it."""
-    snapshot_min_bytes: int = 65_536
+    snapshot_min_bytes: Amount = 65_536
     """Below this much journal since the last snapshot none is due: folding it costs less than writing."""
-    hibernation_share: float = 0.25
+    hibernation_share: Share = 0.25
     """At hibernation this share of both is enough, since the next thaw has to read and fold what is not in it."""

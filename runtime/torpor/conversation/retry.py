@@ -5,19 +5,21 @@ Only while nothing of the reply was shown: what a person has read is never silen
 
 import msgspec
 
+from torpor.records.bounds import Amount, Pause
+
 
 class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Counts and seconds; of one turn."""
 
-    retries_max: int = 6
+    retries_max: Amount = 6
     """Model calls that may be asked again in one turn."""
-    base_s: float = 0.5
+    base_s: Pause = 0.5
     """The first pause; doubles with each failure in the turn."""
-    pause_max_s: float = 30.0
+    pause_max_s: Pause = 30.0
     """The longest pause of our own choice."""
-    retry_after_max_s: float = 60.0
+    retry_after_max_s: Pause = 60.0
     """The longest that a host's wish to wait is honoured."""
-    fallback_after: int = 2
+    fallback_after: Amount = 2
     """Failures in one turn after which the agent's fallback model is asked, where it names one."""
 
 

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from torpor.conversation.state import PAUSED, ConversationState, TurnState
+from torpor.records.bounds import Amount, Count
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import WhenBusy
 
@@ -23,13 +24,13 @@ class Lane(StrEnum):
 class StepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds of a turn."""
 
-    step_limit: int = 25
+    step_limit: Count = 25
     """Model calls in one turn; the next one ends it as failed."""
-    attempts_max: int = 3
+    attempts_max: Count = 3
     """Attempts at one step, crashes in between, before the turn ends as failed."""
-    cuts_max: int = 2
+    cuts_max: Amount = 2
     """Replies in one turn whose tool calls the output limit cut off; one more ends it as failed."""
-    pauses_max: int = 8
+    pauses_max: Amount = 8
     """Replies in one turn that the model's host paused; one more ends it as failed."""
 
 

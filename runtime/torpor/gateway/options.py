@@ -2,67 +2,69 @@
 
 import msgspec
 
+from torpor.records.bounds import Amount, Count, Pause, Port, Seconds
+
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds, bytes and counts; of one connection unless said otherwise."""
 
     host: str = "127.0.0.1"
     """The address to listen on."""
-    port: int = 8765
+    port: Port = 8765
     """0 lets the system choose one."""
-    connections_max: int = 10_000
+    connections_max: Count = 10_000
     """Of the whole server; one more is answered with HTTP 503."""
-    backlog: int = 1024
+    backlog: Count = 1024
     """Connections of the whole server that the system keeps until they are taken."""
 
-    frame_bytes_max: int = 1_048_576
+    frame_bytes_max: Count = 1_048_576
     """A longer frame from a client closes its connection."""
-    message_bytes_max: int = 262_144
+    message_bytes_max: Count = 262_144
     """Of a message's text in UTF-8; a longer one is refused."""
-    subscriptions_max: int = 64
+    subscriptions_max: Count = 64
     """Conversations watched at once."""
-    requests_max: int = 64
+    requests_max: Count = 64
     """Requests waiting for their answer; one more is answered with ``busy``."""
-    busy_retry_s: float = 0.5
+    busy_retry_s: Pause = 0.5
     """What a client with too many of them is told to wait."""
-    unavailable_retry_s: float = 1.0
+    unavailable_retry_s: Pause = 1.0
     """What a client is told to wait when the store could not be read for it."""
 
-    hello_deadline_s: float = 10.0
+    hello_deadline_s: Seconds = 10.0
     """Within which a client says who it is."""
-    held_frames_max: int = 32
+    held_frames_max: Count = 32
     """Frames kept until then; more of them close the connection."""
-    held_bytes_max: int = 262_144
+    held_bytes_max: Count = 262_144
     """Their size together."""
-    token_leeway_s: float = 5.0
+    token_leeway_s: Pause = 5.0
     """How far the clock of whoever made a token may differ from ours."""
 
-    outbox_frames_max: int = 512
+    outbox_frames_max: Count = 512
     """Frames waiting to be sent."""
-    outbox_bytes_max: int = 1_048_576
+    outbox_bytes_max: Count = 1_048_576
     """Their size together; a frame that is larger by itself waits alone."""
-    delta_bytes_max: int = 16_384
+    delta_bytes_max: Count = 16_384
     """Deltas that wait are joined into one frame up to this length."""
-    send_deadline_s: float = 20.0
+    send_deadline_s: Seconds = 20.0
     """Within which a client takes one frame from us; after it the connection is cut."""
-    close_deadline_s: float = 2.0
+    close_deadline_s: Seconds = 2.0
     """How long a closing handshake may take before the connection is cut."""
-    ping_interval_s: float = 20.0
+    ping_interval_s: Seconds = 20.0
     """Between two questions whether the client is still there."""
-    ping_deadline_s: float = 20.0
+    ping_deadline_s: Seconds = 20.0
     """Within which it answers; after it the connection is closed."""
-    sweep_s: float = 5.0
+    sweep_s: Seconds = 5.0
     """Between two looks at who has not said hello and whose token has expired."""
 
-    replay_page: int = 128
+    replay_page: Count = 128
     """Records read from a journal at once."""
-    reload_events_max: int = 200
+    reload_events_max: Amount = 200
     """The latest events that come with ``reload``."""
-    reload_bytes_max: int = 524_288
+    reload_bytes_max: Count = 524_288
     """Their size together; the oldest are left out beyond it."""
-    list_rows_max: int = 500
+    list_rows_max: Count = 500
     """Rows in one answer; the client asks for those behind them."""
-    result_bytes_max: int = 524_288
+    result_bytes_max: Count = 524_288
     """Size of the rows in one answer; at least one row is given."""
-    hibernate_deadline_max_s: float = 300.0
+    hibernate_deadline_max_s: Pause = 300.0
     """The longest that a hibernate waits for a running turn."""

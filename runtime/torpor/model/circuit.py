@@ -10,14 +10,15 @@ from enum import Enum
 import msgspec
 
 from torpor.clock import Clock
+from torpor.records.bounds import Count, Pause
 
 
 class CircuitOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Counts and seconds."""
 
-    failures_max: int = 5
+    failures_max: Count = 5
     """Failures in a row of a host's own making, before no more calls are let through."""
-    cool_down_s: float = 15.0
+    cool_down_s: Pause = 15.0
     """Until one call may try again."""
 
 

@@ -8,6 +8,7 @@ import msgspec
 from torpor.conversation.budget import preamble_sections
 from torpor.conversation.view import Preamble, preamble_of
 from torpor.model.contract import Model
+from torpor.records.bounds import Count
 from torpor.toolhost.contract import Toolbox
 
 
@@ -20,7 +21,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     model: dict[str, Any]
     """``kind`` names the adapter; the rest is the adapter's."""
     description: str = ""
-    max_tokens: int = 4096
+    max_tokens: Count = 4096
     """Of one reply."""
     tools: tuple[str, ...] = ()
     """Allow-list; empty for every tool of the home."""

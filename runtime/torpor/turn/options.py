@@ -2,13 +2,15 @@
 
 import msgspec
 
+from torpor.records.bounds import Count, Pause, Seconds
+
 
 class TurnOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds and counts; the step limits are ``conversation.steps.StepOptions``."""
 
-    model_calls_max: int = 8
+    model_calls_max: Count = 8
     """Model calls under way at once in this process; others wait their turn."""
-    model_deadline_s: float = 600.0
+    model_deadline_s: Seconds = 600.0
     """One model call, from asking to the complete reply."""
-    cancel_grace_s: float = 5.0
+    cancel_grace_s: Pause = 5.0
     """How long a running write may go on before a cancelled turn settles it as unknown."""

@@ -1,0 +1,18 @@
+"""Ranges of the numbers that people configure; a value outside is refused when it is read."""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+"""Of things of which there must be one."""
+Amount: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+"""Of things of which there may be none."""
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+"""A time that passes."""
+Pause: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+"""A time that may be nothing."""
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A part of a whole."""
+Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+"""Of TCP; 0 lets the system choose."""
