@@ -21,7 +21,7 @@ from torpor.clock import Clock
 from torpor.errors import ClientError, Unauthenticated
 from torpor.records.frames import SUBPROTOCOL, Welcome
 
-FINAL_CLOSE_CODES: Final = frozenset({4401, 4413})
+FINAL_CLOSE_CODES: Final = frozenset({1009, 4401, 4413})
 """After these the same client would be closed again; see docs/protocol.md, "Closing"."""
 _UNAUTHENTICATED: Final = 4401
 _PASSING_STATUS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
