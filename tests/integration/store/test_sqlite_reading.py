@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.sample_records import KEY, conversation, created, message, opening, requested
 from tests.support.writing import write
-from torpor.errors import JournalCorrupt, StoreUnavailable, StoreUnusable
+from torpor.errors import JournalCorrupt, StoreUnusable
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import Head, Snapshot, Store
