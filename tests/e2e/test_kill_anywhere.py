@@ -24,7 +24,7 @@ ONLY_AFTER = {
     "probe.end": Fault(point="tool.start:pay_probed"),
 }
 """Points that only a recovery reaches, and where to be killed before."""
-AT_ONCE = 3
+AT_ONCE = 2
 """Runs side by side."""
 SHARES = 6
 """Tests among which the points are dealt out."""
