@@ -31,11 +31,14 @@ import os, sys
 from pathlib import Path
 from torpor.store.sqlite.data_lock import DataLock
 with DataLock(Path(sys.argv[1])):
+    begun, begins = os.pipe()
     child = os.fork()
     if not child:
+        os.write(begins, b".")
         os.close(1)
         sys.stdin.read()
         os._exit(0)
+    os.read(begun, 1)
     print(child, flush=True)
     os.kill(os.getpid(), 9)
 """
