@@ -13,15 +13,15 @@ from bench import floor
 from bench.measure import Cpu, Figures, folder_in_memory
 from bench.sides import TOGETHER, Best, Talks, both_sides, taking_turns, together
 
-_SECOND_SAMPLES: Final = 12
+_SECOND_SAMPLES: Final = 6
 _SECOND_TURNS: Final = 50
-_LONG_SAMPLES: Final = 2
+_LONG_SAMPLES: Final = 1
 _LONG_FROM: Final = 400
 _LONG_TURNS: Final = 200
 _CHUNK_TURNS: Final = 25
-_TOGETHER_SAMPLES: Final = 12
+_TOGETHER_SAMPLES: Final = 6
 THAWED_TURNS: Final = (20, 200, 1000)
-_THAWS: Final = 12
+_THAWS: Final = 6
 _TAIL_SHARE: Final = 50
 """A tail ends at an eighth of the snapshot and so is half of that on average: in turns, about this part of them."""
 

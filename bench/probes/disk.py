@@ -22,7 +22,7 @@ from bench.sides import TOGETHER, Side, Talks, both_sides, taking_turns, togethe
 _LONGEST: Final = 500
 _SHORT: Final = slice(50, 150)
 _LONG: Final = slice(167, None)
-_ALONE_TURNS: Final = 120
+_ALONE_TURNS: Final = 60
 _TOGETHER_TURNS: Final = 5
 _FLUSHED_TURNS: Final = 25
 _NO_FILE: Final = 999_999_999
@@ -105,7 +105,7 @@ def flushes(module: str) -> Figures:
         return {}
     with TemporaryDirectory() as folder:
         log = Path(folder) / "calls"
-        tracer = ("strace", "-f", "-qq", "-e", "trace=fdatasync,fsync", "-o", str(log))
+        tracer = ("strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=fdatasync,fsync", "-o", str(log))
         probe(module, "flushing", tracer=tracer)
         is_mark = [int(found[1]) == _NO_FILE for found in _FLUSH_CALL.finditer(log.read_text())]
     runs = [len(list(run)) for mark, run in groupby(is_mark) if not mark]
