@@ -145,7 +145,7 @@ async def test_twenty_conversations_at_once_survive_every_kill(
     assert campaign.reached >= set(points)
 
 
-# Of a read that overlaps with its own record the first attempt may leave no trace; these two are on record when they act.
+# A read overlaps with its own record, so its first attempt may leave no trace; these two are on record when they act.
 @pytest.mark.parametrize("point", ["delta.flush", "tool.start:pay_keyed"])
 async def test_a_step_that_kills_its_process_three_times_ends_its_turn_and_nothing_else(
     point: str, tmp_path: Path
