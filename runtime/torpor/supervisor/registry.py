@@ -172,6 +172,11 @@ class Supervisor:
                 restart_s = 0.0 if entry.next else None
         except Exception as exc:  # noqa: BLE001  the actor edge: one conversation's failure stays its own
             error, restart_s = await self._crashed(entry, root_cause(exc))
+        except BaseExceptionGroup as exc:
+            # It failed and was cut off at once, as trio tells them: its failure ends here, the cut goes on.
+            cut, failed = exc.split(lambda inner: not isinstance(inner, Exception | BaseExceptionGroup))
+            _log.warning("actor.failed_when_cut_off", conversation=actor.key.path, why=repr(failed))
+            raise cut or exc from None
         finally:
             self._forget_rest(actor)
             if actor.state is not ActorState.STOPPED:

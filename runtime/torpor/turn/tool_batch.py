@@ -144,13 +144,13 @@ class ToolBatch:
         try:
             result = await self._result_of(call)
         finally:
-            # Also when it was cancelled: a read that stops within the grace of a write is not left running.
+            # Also when it was cancelled: then nobody waits for it any longer, nor is it left running.
             was_waited_for = self._running.pop(call.id, None) is not None
+            self._wakeup.set()
             if not was_waited_for and self._effect(call) is Effect.READ:
                 self._strays.stopped(call)
         if was_waited_for:
             self._ended.append(finished(self._turn.number, call, result))
-            self._wakeup.set()
         elif self._effect(call) is Effect.WRITE:
             self._strays.ended_late(call, result, of_turn=self._turn.number)
             await self._journal.flush()
