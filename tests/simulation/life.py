@@ -144,8 +144,10 @@ class Life:
         """Stand still; whoever waits for a port waits longer."""
         self.world.note(self.name, "paused", seconds=seconds)
         now_s = self.world.now_s()
-        self._paused_until_s = now_s + seconds
-        self._paused.append((now_s, self._paused_until_s))
+        begin_s, end_s = max(now_s, self._paused_until_s), now_s + seconds
+        if end_s > begin_s:
+            self._paused.append((begin_s, end_s))
+            self._paused_until_s = end_s
 
     def calm(self) -> None:
         """Nothing more happens to it."""
