@@ -15,7 +15,7 @@ from tests.simulation.faults import Fault
 from torpor.actor import commit
 from torpor.actor.commit import Journal
 from torpor.actor.mailbox import Mailbox
-from torpor.conversation import state as fold
+from torpor.conversation import fold
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import Rest, RunTools
 from torpor.records.commands import Receipt

@@ -37,9 +37,10 @@ from torpor.actor.loop import ActorParts
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.conversation import steps
+from torpor.conversation.fold import BadHistory, fold
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import decode_snapshot
-from torpor.conversation.state import BadHistory, ConversationState, fold
+from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import FinishTurn, Step, StepOptions
 from torpor.errors import StoreError
 from torpor.records.journal import JournalRecord

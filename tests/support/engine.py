@@ -20,8 +20,9 @@ from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock
+from torpor.conversation.fold import fold
 from torpor.conversation.retry import RetryOptions
-from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import StepOptions
 from torpor.errors import Unavailable
 from torpor.model.contract import Model

@@ -12,16 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from torpor.conversation.fold import fold, requested_view
 from torpor.conversation.number import numbered
-from torpor.conversation.state import (
-    PAUSED,
-    CallState,
-    CallStatus,
-    ConversationState,
-    TurnState,
-    fold,
-    requested_view,
-)
+from torpor.conversation.state import PAUSED, CallState, CallStatus, ConversationState, TurnState
 from torpor.conversation.steps import (
     CallModel,
     FinishTurn,

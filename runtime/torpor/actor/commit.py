@@ -12,8 +12,9 @@ import structlog
 
 from torpor.bus.contract import Bus
 from torpor.clock import Clock, IdSource
+from torpor.conversation.fold import fold
 from torpor.conversation.number import numbered
-from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
 from torpor.errors import StoreError, StoreUnavailable, WrongSequence
 from torpor.records.commands import Receipt

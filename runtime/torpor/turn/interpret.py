@@ -14,8 +14,9 @@ import structlog
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
 from torpor.conversation.budget import input_tokens, next_request_tokens, request_bytes, request_sections
+from torpor.conversation.fold import requested_view
 from torpor.conversation.retry import RetryOptions
-from torpor.conversation.state import ConversationState, TurnState, requested_view
+from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import (
     CallModel,
     FinishTurn,

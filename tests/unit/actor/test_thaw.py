@@ -8,8 +8,9 @@ import pytest
 from tests.support.doubles import START_US
 from tests.support.histories import Teller, told
 from torpor.actor.thaw import Thawed, thaw
+from torpor.conversation.fold import fold
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
-from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.state import ConversationState
 from torpor.conversation.view import View
 from torpor.errors import JournalCorrupt
 from torpor.records.blocks import text_block

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.histories import OPTIONS, Teller, told
 from tests.support.request_rules import violations
+from torpor.conversation.fold import fold
 from torpor.conversation.publish import event_of
 from torpor.conversation.snapshot import decode_snapshot, encode_snapshot
-from torpor.conversation.state import ConversationState, fold
+from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Lane, Rest, Step, StepOptions, next_step
 from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey

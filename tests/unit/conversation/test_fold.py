@@ -5,15 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from torpor.conversation.fold import BadHistory, fold, requested_view
 from torpor.conversation.number import numbered
-from torpor.conversation.state import (
-    LOST_CALLS_MAX,
-    BadHistory,
-    CallStatus,
-    ConversationState,
-    fold,
-    requested_view,
-)
+from torpor.conversation.state import LOST_CALLS_MAX, CallStatus, ConversationState
 from torpor.conversation.view import preamble_of
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.ids import CallId, MessageId

@@ -1,0 +1,326 @@
+"""State is a fold: from the records of a journal to what the conversation is.
+
+``fold(records[:n])`` is all there is: a snapshot is this state at ``n``, recovery is this fold and nothing else. One
+function per family of records; each takes a state and gives the next. Records that contradict what came before raise
+``BadHistory``, which quarantines the conversation: a journal is never bent to fit.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.state import (
+    LOST_CALLS_MAX,
+    PAUSED,
+    CallState,
+    CallStatus,
+    ConversationState,
+    QueuedMessage,
+    TurnState,
+)
+from torpor.conversation.view import Preamble, View
+from torpor.records.blocks import Block, head_of
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import (
+    PUBLIC_RECORDS,
+    AttemptStarted,
+    ConversationCreated,
+    Effect,
+    JournalRecord,
+    LateResult,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    PreambleChanged,
+    Record,
+    ToolFinished,
+    ToolStarted,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    TurnRefused,
+    WhenBusy,
+)
+
+
+class BadHistory(ValueError):
+    """A record cannot follow the records before it."""
+
+
+def fold(state: ConversationState, records: Iterable[JournalRecord]) -> ConversationState:
+    """The state after ``records``.
+
+    Raises: BadHistory: a record's number, turn or content contradicts the state before it.
+    """
+    for record in records:
+        state = _advanced(_FOLDS[type(record)](state, record), record)
+    return state
+
+
+def _advanced(state: ConversationState, record: Record) -> ConversationState:
+    if record.seq != state.seq + 1:
+        raise BadHistory(f"record {record.seq} follows record {state.seq}")
+    event = state.event + isinstance(record, PUBLIC_RECORDS)
+    if record.event not in (0, event) or (record.event == 0) == isinstance(record, PUBLIC_RECORDS):
+        raise BadHistory(f"record {record.seq} carries event {record.event}, the last event was {state.event}")
+    return msgspec.structs.replace(state, seq=record.seq, event=event)
+
+
+def _created(state: ConversationState, record: ConversationCreated) -> ConversationState:
+    if state.seq:
+        raise BadHistory(f"record {record.seq} creates a conversation that exists")
+    return msgspec.structs.replace(state, created_us=record.at_us, agent=record.agent, title=record.title)
+
+
+def _received(state: ConversationState, record: MessageReceived) -> ConversationState:
+    """Queue in order of arrival; one that interrupts goes before those that wait, after earlier ones that interrupt."""
+    message = QueuedMessage(
+        id=record.message_id, principal=record.principal, blocks=record.blocks, when_busy=record.when_busy
+    )
+    if record.when_busy is not WhenBusy.INTERRUPT:
+        return msgspec.structs.replace(state, queued=(*state.queued, message))
+    first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
+    return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]))
+
+
+def _preamble_changed(state: ConversationState, record: PreambleChanged) -> ConversationState:
+    return msgspec.structs.replace(state, preamble=Preamble(digest=record.digest, body=record.body))
+
+
+def _turn_prepared(state: ConversationState, record: TurnPrepared) -> ConversationState:
+    if state.turn is not None:
+        raise BadHistory(f"record {record.seq} begins turn {record.turn} while turn {state.turn.number} runs")
+    if record.turn != state.turns + 1:
+        raise BadHistory(f"record {record.seq} begins turn {record.turn}, the last one was {state.turns}")
+    taken, rest = _taken(state.queued, record.messages, f"record {record.seq}")
+    blocks = (*state.notes, *(block for message in taken for block in message.blocks))
+    turn = TurnState(
+        number=record.turn,
+        messages=record.messages,
+        principal=taken[-1].principal,
+        base=state.view,
+        base_notes=state.notes,
+    )
+    return msgspec.structs.replace(
+        state, turns=record.turn, turn=turn, queued=rest, notes=(), view=state.view.extended("user", blocks)
+    )
+
+
+def _taken(
+    queued: tuple[QueuedMessage, ...], ids: tuple[MessageId, ...], what: str
+) -> tuple[list[QueuedMessage], tuple[QueuedMessage, ...]]:
+    by_id = {message.id: message for message in queued}
+    if not ids or not set(ids) <= by_id.keys():
+        raise BadHistory(f"{what} takes messages {ids!r}, waiting are {tuple(by_id)!r}")
+    return [by_id[id_] for id_ in ids], tuple(message for message in queued if message.id not in ids)
+
+
+def _attempt_started(state: ConversationState, record: AttemptStarted) -> ConversationState:
+    turn = _running(state, record)
+    return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, attempts=record.attempt))
+
+
+def requested_view(state: ConversationState, joined: tuple[MessageId, ...]) -> View:
+    """What the model sees when it is asked now: the open round closed, then the messages that join."""
+    if state.turn is None:
+        raise BadHistory("the model is asked outside a turn")
+    return _asked(state, state.turn, joined, f"request after record {state.seq}")[0]
+
+
+def _asked(
+    state: ConversationState, turn: TurnState, joined: tuple[MessageId, ...], what: str
+) -> tuple[View, list[QueuedMessage], tuple[QueuedMessage, ...]]:
+    view = _round_closed(state.view, turn, what)
+    if not joined:
+        return view, [], state.queued
+    taken, rest = _taken(state.queued, joined, what)
+    return view.extended("user", (block for message in taken for block in message.blocks)), taken, rest
+
+
+def _model_requested(state: ConversationState, record: ModelRequested) -> ConversationState:
+    turn = _running(state, record)
+    if record.round != turn.round + (not turn.call):
+        raise BadHistory(f"record {record.seq} asks for round {record.round}, the last one was {turn.round}")
+    if record.preamble != state.preamble.digest:
+        raise BadHistory(f"record {record.seq} names preamble {record.preamble}, it is {state.preamble.digest}")
+    view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
+    if record.link != view.link.hex():
+        raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
+    is_again = record.round == turn.round
+    requested = msgspec.structs.replace(
+        turn,
+        messages=(*turn.messages, *record.joined),
+        principal=taken[-1].principal if taken else turn.principal,
+        round=record.round,
+        call=record.call,
+        attempts=max(turn.attempts, 1) if is_again else 1,
+        asked=turn.asked + 1 if is_again else 1,
+        retry_at_us=0,
+        model=record.model,
+        reply=None,
+        stop_reason="",
+        calls=(),
+        note=(),
+    )
+    return msgspec.structs.replace(state, view=view, queued=rest, turn=requested)
+
+
+def _round_closed(view: View, turn: TurnState, what: str) -> View:
+    """The view with the open round's reply and results in it, in the model's order of calls."""
+    if turn.open_calls:
+        raise BadHistory(f"{what} leaves calls {tuple(call.id for call in turn.open_calls)!r} open")
+    if turn.reply:
+        view = view.extended("assistant", turn.reply)
+    said = [call.result for call in turn.calls if call.result is not None]
+    said.extend(turn.note)
+    return view.extended("user", said) if said else view
+
+
+def _model_replied(state: ConversationState, record: ModelReplied) -> ConversationState:
+    turn = _running(state, record)
+    if record.call != turn.call:
+        raise BadHistory(f"record {record.seq} replies to call {record.call!r}, open is {turn.call!r}")
+    calls = tuple(
+        CallState(
+            id=CallId(head.id),
+            name=head.name,
+            arguments=msgspec.Raw(bytes(head.input)),
+            unusable=record.unusable.get(head.id, ""),
+        )
+        for head in map(head_of, record.blocks)
+        if head.type == "tool_use"
+    )
+    replied = msgspec.structs.replace(
+        turn,
+        call="",
+        attempts=0,
+        reply=record.blocks,
+        stop_reason=record.stop_reason,
+        calls=calls,
+        note=record.note,
+        cuts=turn.cuts + bool(record.note),
+        pauses=turn.pauses + (record.stop_reason == PAUSED),
+    )
+    replied_bytes = sum(len(bytes(block)) for block in record.blocks)
+    measured_bytes = len(bytes(state.preamble.body)) + state.view.size_bytes + replied_bytes
+    return msgspec.structs.replace(state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes)
+
+
+def _model_failed(state: ConversationState, record: ModelFailed) -> ConversationState:
+    """One that is asked again is no attempt that a crash interrupted: its end is on record."""
+    turn = _running(state, record)
+    if record.call != turn.call:
+        raise BadHistory(f"record {record.seq} tells the failure of call {record.call!r}, open is {turn.call!r}")
+    if not record.retry_at_us:
+        return state
+    again = msgspec.structs.replace(
+        turn,
+        attempts=0,
+        failures=turn.failures + 1,
+        retry_at_us=record.retry_at_us,
+        model=record.next_model or turn.model,
+    )
+    return msgspec.structs.replace(state, turn=again)
+
+
+def _tool_started(state: ConversationState, record: ToolStarted) -> ConversationState:
+    turn = _running(state, record)
+    call = _call(turn, record.call_id, record)
+    started = msgspec.structs.replace(
+        call, status=CallStatus.STARTED, effect=record.effect, idempotency_key=record.idempotency_key
+    )
+    return _with_call(state, turn, started, attempts=max(turn.attempts, 1))
+
+
+def _tool_finished(state: ConversationState, record: ToolFinished) -> ConversationState:
+    turn = _running(state, record)
+    call = _call(turn, record.call_id, record)
+    settled = msgspec.structs.replace(
+        call, status=CallStatus.SETTLED, outcome=record.outcome, result=record.block, arguments=msgspec.Raw(b"{}")
+    )
+    if call.status is CallStatus.STARTED and call.effect is Effect.WRITE:
+        turn = msgspec.structs.replace(turn, executed=(*turn.executed, f"{call.name} ({record.outcome.value})"))
+    state = _with_call(state, turn, settled, attempts=turn.attempts)
+    if record.outcome is not Outcome.UNKNOWN:
+        return state
+    return msgspec.structs.replace(state, lost_calls=(*state.lost_calls, record.call_id)[-LOST_CALLS_MAX:])
+
+
+def _call(turn: TurnState, call_id: CallId, record: Record) -> CallState:
+    for call in turn.open_calls:
+        if call.id == call_id:
+            return call
+    raise BadHistory(f"record {record.seq} speaks of call {call_id!r}, which is not open")
+
+
+def _with_call(state: ConversationState, turn: TurnState, new: CallState, *, attempts: int) -> ConversationState:
+    calls = tuple(new if call.id == new.id else call for call in turn.calls)
+    return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, calls=calls, attempts=attempts))
+
+
+def _late_result(state: ConversationState, record: LateResult) -> ConversationState:
+    if record.call_id not in state.lost_calls:
+        raise BadHistory(f"record {record.seq} tells the end of call {record.call_id!r}, which was not lost")
+    lost = tuple(call_id for call_id in state.lost_calls if call_id != record.call_id)
+    return msgspec.structs.replace(state, lost_calls=lost, notes=(*state.notes, record.note))
+
+
+def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
+    turn = _running(state, record)
+    return _turn_over(state, _round_closed(state.view, turn, f"record {record.seq}"), ())
+
+
+def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> ConversationState:
+    """Whatever of the reply was kept stays said; the note waits for the next user message."""
+    turn = _running(state, record)
+    view = _round_closed(state.view, turn, f"record {record.seq}")
+    if record.partial:
+        view = view.extended("assistant", record.partial)
+    return _turn_over(state, view, (record.note,))
+
+
+def _turn_refused(state: ConversationState, record: TurnRefused) -> ConversationState:
+    """Nothing of the turn stays in the view; the notes it had taken wait again."""
+    turn = _running(state, record)
+    _round_closed(state.view, turn, f"record {record.seq}")
+    state = msgspec.structs.replace(state, notes=(*turn.base_notes, *state.notes))
+    return _turn_over(state, turn.base, (record.note,))
+
+
+def _turn_over(state: ConversationState, view: View, notes: tuple[Block, ...]) -> ConversationState:
+    """Steers that found no further model call wait like any other message."""
+    queued = tuple(
+        message if message.when_busy is WhenBusy.QUEUE else msgspec.structs.replace(message, when_busy=WhenBusy.QUEUE)
+        for message in state.queued
+    )
+    return msgspec.structs.replace(state, view=view, turn=None, queued=queued, notes=(*state.notes, *notes))
+
+
+def _running(state: ConversationState, record: Record) -> TurnState:
+    if state.turn is None or state.turn.number != record.turn:
+        running = state.turn.number if state.turn else "none"
+        raise BadHistory(f"record {record.seq} belongs to turn {record.turn}, running is {running}")
+    return state.turn
+
+
+_FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], ConversationState]]] = {
+    ConversationCreated: _created,
+    MessageReceived: _received,
+    PreambleChanged: _preamble_changed,
+    TurnPrepared: _turn_prepared,
+    AttemptStarted: _attempt_started,
+    ModelRequested: _model_requested,
+    ModelReplied: _model_replied,
+    ModelFailed: _model_failed,
+    ToolStarted: _tool_started,
+    ToolFinished: _tool_finished,
+    LateResult: _late_result,
+    TurnFinished: _turn_finished,
+    TurnCancelled: _turn_cut,
+    TurnFailed: _turn_cut,
+    TurnRefused: _turn_refused,
+}
