@@ -1,0 +1,179 @@
+"""Tells when files below some paths change, for parts that read them again.
+
+Above: whatever keeps a parsed copy of files that people edit. It knows nothing of what the files mean, and it may tell
+once too often: ``changed`` has to look for itself. A path need not exist yet and may be replaced by another one; it is
+looked for at a fixed pace. Where the system cannot notify (no inotify, its limit reached, some network mounts), files
+are looked at instead.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import anyio
+import anyio.to_thread
+import structlog
+from anyio.abc import TaskStatus
+
+if TYPE_CHECKING:
+    from watchfiles.main import FileChange
+
+_Identity: TypeAlias = tuple[int, ...] | None
+"""What tells a file from its next version; None where there is none."""
+
+_Found = TypeVar("_Found")
+
+_STEP_MS: Final = 100
+"""Silence that ends a burst of changes; also how fast a cancelled watch ends."""
+_BURST_MS: Final = 1_000
+"""The longest burst that is waited for."""
+
+_POLLED_SHARE: Final = 0.05
+"""Of the time that polling may spend on looking; large trees are looked at less often."""
+
+_log = structlog.get_logger()
+
+
+async def watch(
+    paths: Sequence[Path],
+    *,
+    changed: Callable[[], Awaitable[None]],
+    is_polling: bool = False,
+    look_s: float = 1.0,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Await ``changed`` after each burst of changes below ``paths``, until cancelled; one call at a time.
+
+    It is called once without a cause when watching begins, at most ``look_s`` later, so that nothing is missed between
+    the reader's last look and the first notification. What ``changed`` raises ends the watch.
+
+    Args:
+        paths: files, or folders with all that is below them; links are not followed.
+        is_polling: look at every file each ``look_s`` instead of asking the system for notifications.
+        look_s: between two looks whether a path has appeared, vanished or been replaced.
+
+    Cancellation: ends within about 0.1 s.
+    """
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        # The thread that waits for notifications cannot be cancelled; it looks at the event.
+        tasks.start_soon(_set_when_cancelled, stop, name="file_watch:stop")
+        task_status.started()
+        while True:
+            there = await _looked(_identities, paths)
+            existing = [path for path, identity in zip(paths, there, strict=True) if identity is not None]
+            if is_polling:
+                await _polled(_trees, paths, changed=changed, look_s=look_s)
+            elif not existing:
+                await _polled(_identities, paths, changed=changed, look_s=look_s)
+            else:
+                bursts = _bursts(existing, look_s=look_s, stop=stop)
+                is_polling = await _notified(bursts, paths, there, changed=changed)
+
+
+async def _set_when_cancelled(event: anyio.Event) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        event.set()
+
+
+async def _polled(
+    look: Callable[[Sequence[Path]], object],
+    paths: Sequence[Path],
+    *,
+    changed: Callable[[], Awaitable[None]],
+    look_s: float,
+) -> None:
+    """Await ``changed`` at once, and return at the first look that differs."""
+    seen = await _looked(look, paths)
+    await changed()
+    while True:
+        began_s = anyio.current_time()
+        if await _looked(look, paths) != seen:
+            return
+        await anyio.sleep(max(look_s, (anyio.current_time() - began_s) / _POLLED_SHARE))
+
+
+def _bursts(paths: Sequence[Path], *, look_s: float, stop: anyio.Event) -> "AsyncGenerator[set[FileChange], None]":
+    """Changes as they come; an empty set after ``look_s`` without any."""
+    # Extension module with a thread of its own; what never watches need not load it.
+    from watchfiles import awatch  # noqa: PLC0415
+
+    look_ms = max(int(look_s * 1_000), 1)
+    return awatch(
+        *paths,
+        stop_event=stop,
+        debounce=_BURST_MS,
+        step=min(_STEP_MS, look_ms),
+        rust_timeout=look_ms,
+        yield_on_timeout=True,
+        # Its own polling tells whole seconds only and misses the second of two quick edits.
+        force_polling=False,
+        ignore_permission_denied=True,
+    )
+
+
+async def _notified(
+    bursts: "AsyncGenerator[set[FileChange], None]",
+    paths: Sequence[Path],
+    there: tuple[_Identity, ...],
+    *,
+    changed: Callable[[], Awaitable[None]],
+) -> bool:
+    """Await ``changed`` for each burst until a path is not what it was; returns whether to poll from now on."""
+    is_first = True
+    async with aclosing(bursts):
+        while True:
+            try:
+                changes = await anext(bursts, None)
+            except FileNotFoundError:
+                return False  # it went away between the look and the watch
+            except (OSError, RuntimeError) as exc:  # the library raises either when a limit of the system is reached
+                _log.warning("file_watch.polling", reason=str(exc))
+                return True
+            is_replaced = await _looked(_identities, paths) != there
+            if changes or is_first or is_replaced:
+                await changed()
+            if is_replaced or changes is None:
+                return False
+            is_first = False
+
+
+async def _looked(look: Callable[[Sequence[Path]], _Found], paths: Sequence[Path]) -> _Found:
+    return await anyio.to_thread.run_sync(look, paths)
+
+
+def _identities(paths: Sequence[Path]) -> tuple[_Identity, ...]:
+    """Device and inode of each path."""
+    found: list[_Identity] = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return tuple(found)
+
+
+def _trees(paths: Sequence[Path]) -> dict[str, _Identity]:
+    """What is below ``paths``, and of which version."""
+    versions: dict[str, _Identity] = {}
+    for path in paths:
+        _note(os.fspath(path), versions)
+        for folder, folders, files in os.walk(path):
+            for name in (*folders, *files):
+                _note(os.path.join(folder, name), versions)  # noqa: PTH118  # as os.walk does, for thousands of files
+    return versions
+
+
+def _note(path: str, versions: dict[str, _Identity]) -> None:
+    try:
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116  # likewise
+    except OSError:
+        versions[path] = None
+    else:
+        versions[path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
