@@ -38,6 +38,7 @@ from torpor_fake_api.scripting.replies import RedactedThinking, Text, Thinking, 
 from torpor_fake_api.server import serving
 
 THINKING = {"type": "enabled", "budget_tokens": 1024}
+EVERYTHING_IS_CACHED = {"claude-haiku-4-5": {"cache_min_tokens": 1}}
 NEVER_SOON = RetryOptions(base_s=3600.0, pause_max_s=3600.0)
 
 
@@ -82,7 +83,7 @@ def without_marks(messages: list[dict[str, object]]) -> object:
 
 
 async def test_what_was_cached_is_read_again_and_all_usage_is_recorded() -> None:
-    async with serving(profile="strict", models={"claude-haiku-4-5": {"cache_min_tokens": 1}}) as api:
+    async with serving(profile="strict", models=EVERYTHING_IS_CACHED) as api:
         api.otherwise(two_steps)
         async with talking_to(api) as engine:
             await engine.ask("do it")
@@ -94,8 +95,38 @@ async def test_what_was_cached_is_read_again_and_all_usage_is_recorded() -> None
     assert all(reply.usage.output_tokens > 0 for reply in replies)
 
 
+async def test_rounds_longer_than_the_look_back_read_all_that_was_asked_before() -> None:
+    many = says("All of them.", *(ToolUse("look", {"what": f"number {number}"}) for number in range(30)))
+    paused = says("One moment.", stop_reason="pause_turn")
+    async with serving(many, many, many, paused, ANSWER, profile="strict", models=EVERYTHING_IS_CACHED) as api:
+        api.otherwise(ANSWER)
+        async with talking_to(api) as engine:
+            await engine.ask("do it")
+            await engine.ask(ORDINARY)
+            usages = [reply.usage for reply in await engine.records_of(ModelReplied)]
+    assert len(usages) == 6
+    read = [usage.cache_read_input_tokens for usage in usages]
+    asked = [input_tokens(usage) for usage in usages]
+    behind_pause = 4  # ends with what the assistant said, where no mark is put
+    assert read[1:] == [*asked[:behind_pause], asked[behind_pause - 1]]
+    assert [usage.input_tokens > 0 for usage in usages] == [at == behind_pause for at in range(6)]
+    assert refused(api) == []
+
+
+async def test_a_conversation_that_was_packed_reads_what_it_had_asked_before() -> None:
+    async with serving(profile="strict", models=EVERYTHING_IS_CACHED) as api:
+        api.otherwise(two_steps)
+        async with talking_to(api) as engine:
+            await engine.ask("do it")
+            data = engine.store.image()
+        async with talking_to(api, data=data, ledger=Ledger()) as engine:
+            await engine.ask(ORDINARY)
+            usages = [reply.usage for reply in await engine.records_of(ModelReplied)]
+    assert usages[-1].cache_read_input_tokens == input_tokens(usages[-2])
+
+
 async def test_the_next_request_is_estimated_from_all_that_was_counted_cached_or_not() -> None:
-    async with serving(profile="strict", models={"claude-haiku-4-5": {"cache_min_tokens": 1}}) as api:
+    async with serving(profile="strict", models=EVERYTHING_IS_CACHED) as api:
         api.otherwise(ANSWER)
         async with talking_to(api) as engine:
             for number in range(6):

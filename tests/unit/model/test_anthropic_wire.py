@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.request_rules import violations
-from torpor.conversation.view import Preamble, View, preamble_of, request_body
+from torpor.conversation.view import Preamble, Role, View, preamble_of, request_body
 from torpor.model.anthropic_wire import PREPARED_MAX, WireRequests
 from torpor.records.blocks import canonical, text_block, tool_result_block
 
@@ -41,6 +41,7 @@ def without_marks(body: Any) -> Any:
             "user", [tool_result_block("a", "paid", is_error=False)]
         ),
         HI.extended("assistant", [text_block("paused")]),
+        HI.extended("assistant", [text_block("paused")]).extended("user", [text_block("go on")]).packed(),
     ],
 )
 @pytest.mark.parametrize("ttl", ["5m", "1h", "off"])
@@ -63,9 +64,49 @@ def test_marks_may_ask_for_an_hour_or_be_left_out() -> None:
     assert "cache_control" not in json.dumps(sent(PREAMBLE, HI, ttl="off"))
 
 
-def test_a_request_that_ends_with_what_the_assistant_said_has_no_mark_there() -> None:
-    body = sent(PREAMBLE, HI.extended("assistant", [text_block("paused")]))
-    assert json.dumps(body["messages"]).count("cache_control") == 0
+def marked(view: View) -> list[tuple[int, int]]:
+    """Message and block of each mark."""
+    return [
+        (at, block)
+        for at, message in enumerate(sent(PREAMBLE, view)["messages"])
+        for block, content in enumerate(message["content"])
+        if "cache_control" in content
+    ]
+
+
+def test_the_end_of_the_request_before_is_marked_beside_the_end_of_this_one() -> None:
+    calls = [canonical({"type": "tool_use", "id": f"t{number}", "name": "pay", "input": {}}) for number in range(30)]
+    results = [tool_result_block(f"t{number}", "paid", is_error=False) for number in range(30)]
+    first = HI.extended("user", [text_block("now")])
+    second = first.extended("assistant", calls).extended("user", results)
+    third = second.extended("assistant", calls).extended("user", [*results, text_block("hurry")])
+    assert [marked(view) for view in (first, second, third)] == [
+        [(0, 1)],
+        [(0, 1), (2, 29)],
+        [(2, 29), (4, 30)],
+    ]
+
+
+def test_what_the_assistant_said_is_never_marked() -> None:
+    paused = HI.extended("assistant", [text_block("paused")])
+    assert marked(paused) == [(0, 0)]
+    assert marked(paused.extended("assistant", [text_block("and again")])) == [(0, 0)]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_ends_inside_a_packed_history_are_not_marked(role: Role) -> None:
+    packed = HI.extended("assistant", [text_block("yes")]).extended(role, [text_block("and")]).packed()
+    assert packed.length == 1
+    assert marked(packed.extended("user", [text_block("more")])) == [(2, 1 if role == "user" else 0)]
+
+
+def test_what_only_looks_like_the_end_of_a_message_is_not_marked() -> None:
+    nested = {"list": [{"content": ["a"], "role": "user"}, {"content": ["b"], "role": "user"}]}
+    call = canonical({"type": "tool_use", "id": "a", "name": "pay", "input": nested})
+    view = HI.extended("assistant", [call]).extended("user", [tool_result_block("a", "],", is_error=False)])
+    assert marked(view.packed()) == [(2, 0)]
+    assert marked(view) == [(0, 0), (2, 0)]
+    assert without_marks(sent(PREAMBLE, view)) == json.loads(request_body(PREAMBLE, view))
 
 
 def test_without_a_system_prompt_the_messages_alone_are_marked() -> None:
