@@ -151,7 +151,9 @@ def test_file_tells_the_same_as_the_server(server: ServerProcess, torpor: Comman
 def test_timeline_holds_what_was_said_only_when_asked(server: ServerProcess, torpor: Command) -> None:
     torpor.run("send", "Find the appointments of Ada Lovelace", "--conversation", "private")
 
-    assert "Lovelace" not in torpor.output("inspect", "private")
+    shown = torpor.output("inspect", "private")
+    assert "Lovelace" not in shown
+    assert shown.splitlines()[-1].startswith("tokens estimated for 2 requests, median error ")
     assert "| Find the appointments of Ada Lovelace" in torpor.output("inspect", "private", "--content")
 
 

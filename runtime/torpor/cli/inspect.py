@@ -8,7 +8,7 @@ from torpor.cli.filed import records
 from torpor.cli.output import json_option, print_json
 from torpor.cli.remote import Server, ask, file_option, server_options
 from torpor.conversation.text import clean
-from torpor.operations.timeline import Timeline, in_words
+from torpor.operations.timeline import Timeline, estimates_in_words, in_words
 
 
 @click.command(short_help="Show the journal of a conversation as a timeline.")
@@ -23,8 +23,11 @@ def command(*, name: str, content: bool, server: Server, data: Path | None, as_j
     ID is [tenant/]owner/conversation, short where that is unique.
     """
     journal = records(data, name) if data is not None else ask(server, lambda connected: connected.records(name))
-    for row in Timeline(content=content).rows(journal):
+    timeline = Timeline(content=content)
+    for row in timeline.rows(journal):
         if as_json:
             print_json(row)
         else:
             click.echo(clean(in_words(row)).text)  # what was said may hold what a terminal obeys
+    if not as_json and (estimates := timeline.estimates()) is not None:
+        click.echo(estimates_in_words(estimates))

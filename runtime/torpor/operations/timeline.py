@@ -2,13 +2,18 @@
 
 A row says what happened, how long after the record before it, and what it cost. What was said, to a tool or by one, is
 left out unless ``content`` asks for it: operators look at timelines of conversations that are not theirs.
+
+A request's tokens are estimated before it is sent and counted by the host that answers; a reply's row tells both, and
+``estimates`` how far they were apart over all rows.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from statistics import median
 
 import msgspec
 
+from torpor.conversation.budget import input_tokens
 from torpor.operations.descriptions import Facts, describe
 from torpor.records.journal import (
     JournalRecord,
@@ -47,8 +52,21 @@ class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
     """The same for machines."""
     took_us: int | None = None
     """From the request to the reply, from the start of a tool to its end, from the start of a turn to its end."""
+    estimated_tokens: int | None = None
+    """Of a reply: what its request was thought to have. None where nothing was estimated or nothing counted."""
+    estimate_error: float | None = None
+    """The same: how far that was above (or below) what was counted, as a share of it; 0.05 is 5 per cent too many."""
     content: str | None = None
     """What was said; None unless it was asked for."""
+
+
+class Estimates(msgspec.Struct, frozen=True, kw_only=True):
+    """How good the estimates of a conversation were."""
+
+    requests: int
+    """Estimated and counted."""
+    median_error: float
+    """Of the errors without their signs, as a share of what was counted."""
 
 
 class Timeline:
@@ -58,11 +76,14 @@ class Timeline:
         self._content = content
         self._previous_us: int | None = None
         self._begun_us: dict[str, int] = {}
+        self._estimated: tuple[str, int] = ("", 0)
+        self._errors: list[float] = []
 
     def rows(self, records: Iterable[JournalRecord]) -> Iterator[TimelineRow]:
         """Rows for ``records``, which follow those of the call before."""
         for record in records:
             summary, facts, content = describe(record)
+            estimated_tokens, error = self._estimate(record)
             yield TimelineRow(
                 seq=record.seq,
                 at_us=record.at_us,
@@ -73,9 +94,30 @@ class Timeline:
                 summary=summary,
                 facts=facts,
                 took_us=self._took_us(record),
+                estimated_tokens=estimated_tokens,
+                estimate_error=error,
                 content=content if self._content else None,
             )
             self._previous_us = record.at_us
+
+    def estimates(self) -> Estimates | None:
+        """Over the rows so far; None when no request of them was both estimated and counted."""
+        if not self._errors:
+            return None
+        return Estimates(requests=len(self._errors), median_error=median(map(abs, self._errors)))
+
+    def _estimate(self, record: JournalRecord) -> tuple[int, float] | tuple[None, None]:
+        match record:
+            case ModelRequested():
+                self._estimated = (record.call, record.estimated_tokens)
+            case ModelReplied() if counted := input_tokens(record.usage):
+                call, tokens = self._estimated
+                if call == record.call and tokens:
+                    self._errors.append((tokens - counted) / counted)
+                    return tokens, self._errors[-1]
+            case _:
+                pass
+        return None, None
 
     def _took_us(self, record: JournalRecord) -> int | None:
         match record:
@@ -106,9 +148,17 @@ class Timeline:
 def in_words(row: TimelineRow) -> str:
     """A row as one line of text; its content, indented, on the lines behind it."""
     took = f", took {duration(row.took_us)}" if row.took_us is not None else ""
+    if row.estimate_error is not None:
+        took = f", {row.estimated_tokens} estimated ({row.estimate_error:+.1%}){took}"
     turn = f"turn {row.turn}" if row.turn else ""
     line = f"{row.seq:>5}  {_moment(row.at_us)}  {'+' + duration(row.after_us):>10}  {turn:<8} {row.summary}{took}"
     return "\n".join([line, *(f"{'':55}| {said}" for said in (row.content or "").splitlines())])
+
+
+def estimates_in_words(estimates: Estimates) -> str:
+    """The line below the rows."""
+    requests = f"{estimates.requests} request{'s' * (estimates.requests != 1)}"
+    return f"tokens estimated for {requests}, median error {estimates.median_error:.1%}"
 
 
 def duration(us: int) -> str:

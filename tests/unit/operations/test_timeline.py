@@ -4,7 +4,10 @@ import msgspec
 import pytest
 
 from tests.unit.operations.example import SECRET, journal
-from torpor.operations.timeline import Timeline, TimelineRow, duration, in_words
+from torpor.conversation.number import numbered
+from torpor.conversation.state import ConversationState
+from torpor.operations.timeline import Estimates, Timeline, TimelineRow, duration, estimates_in_words, in_words
+from torpor.records.journal import JournalRecord, ModelFailed, ModelReplied, ModelRequested, Usage
 
 
 def rows(*, content: bool = False) -> list[TimelineRow]:
@@ -71,6 +74,51 @@ def test_content_stands_below_its_line() -> None:
 
     assert first.endswith("2 characters replaced)")
     assert [line.strip() for line in rest] == [f"| {SECRET}"]
+
+
+def asked(call: str, tokens: int) -> ModelRequested:
+    return ModelRequested(turn=1, call=call, round=1, preamble="p", link="l", sections={}, estimated_tokens=tokens)
+
+
+def answered(call: str, **usage: int) -> ModelReplied:
+    return ModelReplied(turn=1, call=call, round=1, blocks=(), stop_reason="end_turn", usage=Usage(**usage))
+
+
+def told(*records: JournalRecord) -> tuple[Timeline, list[TimelineRow]]:
+    timeline = Timeline()
+    return timeline, list(timeline.rows(numbered(ConversationState(), records, at_us=0)))
+
+
+def test_reply_tells_how_far_the_estimate_of_its_request_was_off_all_that_was_counted() -> None:
+    _, found = told(asked("c1", 120), answered("c1", input_tokens=10, cache_read_input_tokens=90))
+
+    assert [(row.estimated_tokens, row.estimate_error) for row in found] == [(None, None), (120, 0.2)]
+    assert in_words(found[1]).endswith("(100 tokens in, 90 of them cached, 0 out), 120 estimated (+20.0%), took 0 us")
+
+
+def test_median_error_is_that_of_all_requests_whatever_their_signs() -> None:
+    timeline, _ = told(
+        *(asked("c1", 90), answered("c1", input_tokens=100)),
+        *(asked("c2", 101), answered("c2", input_tokens=100)),
+        *(asked("c3", 102), answered("c3", cache_creation_input_tokens=100)),
+    )
+
+    estimates = timeline.estimates()
+    assert estimates == Estimates(requests=3, median_error=0.02)
+    assert estimates_in_words(estimates) == "tokens estimated for 3 requests, median error 2.0%"
+    assert estimates_in_words(Estimates(requests=1, median_error=0.1)).startswith("tokens estimated for 1 request,")
+
+
+def test_request_that_nobody_estimated_counted_or_answered_has_no_error() -> None:
+    timeline, found = told(
+        *(asked("c1", 0), answered("c1", input_tokens=100)),
+        *(asked("c2", 100), answered("c2")),
+        *(asked("c3", 100), ModelFailed(turn=1, call="c3", round=1, code="model_unavailable", detail="no route")),
+        answered("c4", input_tokens=100),
+    )
+
+    assert {row.estimate_error for row in found} == {None}
+    assert timeline.estimates() is None
 
 
 @pytest.mark.parametrize(
