@@ -1,0 +1,122 @@
+"""One provider behind one OpenFeature client, in a domain of its own, evaluated synchronously.
+
+The SDK's registry belongs to the process; a domain per evaluator keeps two engines, or two tests, apart. Evaluation is
+synchronous since the SDK's asynchronous one turns a cancellation into another exception. Everything here may block for
+as long as the provider does, and may be called in any thread. Imports OpenFeature, so whoever needs this module imports
+it late.
+"""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from openfeature import api
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.event import EventDetails, ProviderEvent, ProviderEventDetails
+from openfeature.exception import ErrorCode
+from openfeature.provider import FeatureProvider
+from openfeature.provider.no_op_provider import NoOpProvider
+
+from torpor.flags.contract import Decision, FlagContext
+from torpor.flags.declared import Declarations
+
+_NUMBERS: Final = itertools.count(1)
+_WORD_MAX_CHARS: Final = 64
+"""Of a variant and of a reason, which go into journals."""
+_TOLD: Final = (
+    ProviderEvent.PROVIDER_READY,
+    ProviderEvent.PROVIDER_CONFIGURATION_CHANGED,
+    ProviderEvent.PROVIDER_STALE,
+)
+"""What the provider says when its answers may differ from now on."""
+
+# The SDK logs each fault of a provider with its traceback, which without any handler goes to standard error as it is.
+logging.getLogger("openfeature").addHandler(logging.NullHandler())
+
+
+class Evaluator:
+    """Make, ``start``, ``evaluate`` as often as needed, ``stop``."""
+
+    def __init__(self, provider: FeatureProvider, *, changed: Callable[[], None] | None = None) -> None:
+        """``changed`` is called on a thread of the SDK, which must not be kept waiting."""
+        self._provider = _Watched(provider)
+        self._domain = f"torpor-{next(_NUMBERS)}"
+        self._client = api.get_client(self._domain)
+        self._changed = changed
+
+    def start(self) -> None:
+        """Initialise the provider and wait for it; whatever it raises comes out, and it may become ready later."""
+        if self._changed is not None:
+            for event in _TOLD:
+                self._client.add_handler(event, self._told)
+        api.set_provider_and_wait(cast("FeatureProvider", self._provider), self._domain)
+
+    def evaluate(self, declarations: Declarations, context: FlagContext) -> tuple[tuple[Decision, ...], str]:
+        """A decision for each flag, and what went wrong first, empty if nothing did; never raises.
+
+        A flag for which something went wrong has its default and the reason ``ERROR``; one that the provider does not
+        know has its default and the reason ``DEFAULT``.
+        """
+        attributes = {"tenant": context.tenant, "owner": context.owner, "agent": context.agent}
+        evaluated = [
+            self._evaluated(key, flag.default, EvaluationContext(context.targeting_key, attributes))
+            for key, flag in declarations.items()
+        ]
+        return tuple(decision for decision, _ in evaluated), next((fault for _, fault in evaluated if fault), "")
+
+    def stop(self, *, deadline_s: float) -> bool:
+        """Shut the provider down; returns whether it was done in time."""
+        if self._changed is not None:
+            for event in _TOLD:
+                self._client.remove_handler(event, self._told)
+        api.set_provider(NoOpProvider(), self._domain)  # shuts the old one down, in a thread
+        return self._provider.gone.wait(deadline_s)
+
+    def _evaluated(self, key: str, default: bool, context: EvaluationContext) -> tuple[Decision, str]:
+        try:
+            details = self._client.get_boolean_details(key, default, context)
+        except Exception as exc:  # noqa: BLE001  # hooks of a provider may fail where the SDK does not expect it
+            return defaulted(key, default=default, reason="ERROR"), repr(exc)
+        if details.error_code == ErrorCode.FLAG_NOT_FOUND:
+            return defaulted(key, default=default, reason="DEFAULT"), ""
+        if details.error_code is not None:
+            fault = f"{details.error_code.value}: {details.error_message}"
+            return defaulted(key, default=default, reason="ERROR"), fault
+        variant = details.variant or ("on" if details.value else "off")
+        reason = str(details.reason or "UNKNOWN")
+        decision = Decision(
+            key=key, value=details.value, variant=variant[:_WORD_MAX_CHARS], reason=reason[:_WORD_MAX_CHARS]
+        )
+        return decision, ""
+
+    def _told(self, _: EventDetails) -> None:
+        if self._changed is not None:
+            self._changed()
+
+
+def defaulted(key: str, *, default: bool, reason: str) -> Decision:
+    """The decision of nobody."""
+    return Decision(key=key, value=default, variant="default", reason=reason)
+
+
+class _Watched:
+    """A provider that tells when it has been shut down, which the SDK does in a thread that nobody can wait for."""
+
+    def __init__(self, provider: FeatureProvider) -> None:
+        self._provider = provider
+        self.gone = threading.Event()
+
+    def attach(self, on_emit: Callable[[FeatureProvider, ProviderEvent, ProviderEventDetails], None]) -> None:
+        outer = cast("FeatureProvider", self)
+        self._provider.attach(lambda _, event, details: on_emit(outer, event, details))
+
+    def shutdown(self) -> None:
+        try:
+            self._provider.shutdown()
+        finally:
+            self.gone.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)

@@ -1,0 +1,120 @@
+"""Feature flags as the rest of the engine sees them: which are declared, and what is decided for whom.
+
+Above: the turn loop, which pins what it offers and checks what it does. Below: the rules of ``config/flags.toml``, or
+any OpenFeature provider that the options name. A home that declares no flag has everything switched on; nothing is
+imported, evaluated or remembered for it.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from torpor.clock import Clock
+from torpor.errors import ConfigError
+from torpor.file_watch import watch
+from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
+from torpor.flags.declared import Declarations, FlagsUnreadable
+from torpor.flags.options import FlagOptions
+from torpor.flags.source import FLAGS_FILE, read_flags
+
+_log = structlog.get_logger()
+
+
+class Answers(Protocol):
+    """Who decides."""
+
+    def decided(self, context: FlagContext) -> Decided | None: ...
+
+    async def ask(self, context: FlagContext) -> Decided: ...
+
+    def replace(self, declarations: Declarations) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Flags:
+    """One for a process; every method belongs to its event loop."""
+
+    def __init__(self, home: Path, *, clock: Clock, options: FlagOptions) -> None:
+        self._home = home
+        self._clock = clock
+        self._options = options
+        self._declarations: Declarations = {}
+        self._answers: Answers | None = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """What is declared."""
+        return frozenset(self._declarations)
+
+    def load(self) -> None:
+        """Read the file; without one, nothing is declared and everything is on.
+
+        Raises: ConfigError: the file cannot be used; a start with it might switch on what somebody switched off.
+        """
+        try:
+            self._take(read_flags(self._home))
+        except FlagsUnreadable as exc:
+            first = exc.problems[0]
+            where = f"{FLAGS_FILE}:{first.line}" if first.line else FLAGS_FILE
+            expected = "flags as docs/operators.md tells them; `torpor config check` shows all that is wrong"
+            raise ConfigError(where, key=first.key or "content", found=first.message, expected=expected) from exc
+
+    def decided(self, context: FlagContext) -> Decided | None:
+        """What is known now: at once, without an exception, and free of cost when nothing changed.
+
+        None only when another provider was not asked for this context yet; then ``ask``.
+        """
+        return EVERYTHING_ON if self._answers is None else self._answers.decided(context)
+
+    async def ask(self, context: FlagContext) -> Decided:
+        """What is decided, after ``deadline_s`` at the latest; a provider that fails or is slow leaves the defaults.
+
+        Cancellation: at once.
+        """
+        return EVERYTHING_ON if self._answers is None else await self._answers.ask(context)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Flags"]:
+        """Follow the file until the block ends; an edit that is broken is told and changes nothing."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._follow, name="flags:follow")
+                yield self
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._answers is not None:
+                self._answers.close()
+
+    async def refresh(self) -> None:
+        """Read the file again; a broken one changes nothing and is logged as ``flags.broken``."""
+        try:
+            declarations = await anyio.to_thread.run_sync(read_flags, self._home)
+        except FlagsUnreadable as exc:
+            for problem in exc.problems:
+                _log.error("flags.broken", file=FLAGS_FILE, line=problem.line, why=str(problem))
+            return
+        if declarations != self._declarations:
+            self._take(declarations)
+            _log.info("flags.changed", flags=sorted(declarations))
+
+    async def _follow(self) -> None:
+        await watch([self._home / FLAGS_FILE], changed=self.refresh)
+
+    def _take(self, declarations: Declarations) -> None:
+        if declarations and self._answers is None:
+            # OpenFeature takes 60 ms to import, for nothing where no flag is declared.
+            from torpor.flags.file_answers import FileAnswers  # noqa: PLC0415
+
+            self._answers = FileAnswers(declarations, contexts_max=self._options.contexts_max)
+        elif self._answers is not None:
+            self._answers.replace(declarations)
+        self._declarations = declarations
+
+    def __repr__(self) -> str:
+        return f"<Flags declared={len(self._declarations)} provider={self._options.provider or FLAGS_FILE!r}>"
