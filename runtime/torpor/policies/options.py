@@ -1,0 +1,16 @@
+"""Bounds of policy search; how many tokens a turn may spend on excerpts is its budget's business."""
+
+import msgspec
+
+from torpor.records.bounds import Count
+
+
+class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Counts and bytes."""
+
+    excerpts_max: Count = 4
+    """Excerpts that one turn is given."""
+    query_words_max: Count = 48
+    """Different words of a message that are looked for; the first ones count."""
+    file_max_bytes: Count = 262_144
+    """A larger file is told and left out."""
