@@ -13,16 +13,33 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from torpor.errors import ConfigError, ProviderError, ProviderUnavailable, RequestInvalid
+from torpor.errors import (
+    BillingRefused,
+    ConfigError,
+    ContextTooLong,
+    KeyRefused,
+    ModelTimedOut,
+    ModelUnknown,
+    Overloaded,
+    ProviderError,
+    ProviderUnavailable,
+    RateLimited,
+    RequestInvalid,
+    RequestTooLarge,
+    StreamLost,
+)
 from torpor.model.options import ScriptedOptions
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
 from torpor.model.templates import Values, placeholders
 
 REHEARSALS_FOLDER: Final = "config/rehearsals"
 
-_FAILURES: Final[dict[str, type[ProviderError]]] = {
-    error.code: error for error in (ProviderUnavailable, RequestInvalid)
-}
+_PASSING: Final = (Overloaded, ProviderUnavailable, RateLimited, StreamLost)
+_LASTING: Final = (
+    *(BillingRefused, ContextTooLong, KeyRefused, ModelTimedOut, ModelUnknown),
+    *(RequestInvalid, RequestTooLarge),
+)
+_FAILURES: Final[dict[str, type[ProviderError]]] = {error.code: error for error in (*_PASSING, *_LASTING)}
 
 
 class CallLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +53,8 @@ class FailLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The model host fails, behind the first words of what the step says."""
 
     code: str
+    """Of a ``ProviderError``. A passing one before the first word is asked again, and fails again, until the turn has
+    used up its retries; any other ends the turn at once."""
     after_words: Annotated[int, msgspec.Meta(ge=0)] = 0
     message: str = "the rehearsal was asked to fail"
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.models import Heard, a_request, user
 from tests.support.tools import a_context, a_registry, called
 from torpor.conversation.view import View
-from torpor.errors import ProviderUnavailable
+from torpor.errors import ModelTimedOut, ProviderError, ProviderUnavailable
 from torpor.model.rehearsal import read_rehearsal, scripted_from
 from torpor.model.scripted import ScriptedModel
 from torpor.records.blocks import head_of, tool_result_block
@@ -23,7 +23,7 @@ from torpor.toolhost.contract import ToolContext, ToolResult
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.load import load_tools
 from torpor.toolhost.toolbox import LocalToolbox
-from torpor.turn.agents import AgentDefinition
+from torpor.turn.definition import AgentDefinition
 
 HOME = Path(__file__).parents[3]
 ADA: dict[str, Any] = {"patient": "Ada Lovelace", "amount": 45.5}
@@ -242,7 +242,14 @@ async def test_a_payment_of_each_turn_is_a_payment_of_its_own(played: Played) ->
     assert (first[:9], second[:9]) == ("Receipt 1", "Receipt 2")
 
 
-@pytest.mark.parametrize("text", ["please fail", "fail at once"])
-async def test_the_rehearsal_fails_on_request(played: Played, text: str) -> None:
-    with pytest.raises(ProviderUnavailable, match="as it was asked to"):
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("please fail", ProviderUnavailable),
+        ("fail at once", ModelTimedOut),
+        ("fail again and again", ProviderUnavailable),
+    ],
+)
+async def test_the_rehearsal_fails_on_request(played: Played, text: str, error: type[ProviderError]) -> None:
+    with pytest.raises(error, match="as it was asked to"):
         await played.say(text)

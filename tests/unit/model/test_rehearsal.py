@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.models import Heard, a_request, round_of, user
 from torpor.conversation.view import View
-from torpor.errors import ConfigError, ProviderUnavailable, RequestInvalid
+from torpor.errors import ConfigError, ProviderError, ProviderUnavailable
 from torpor.model.contract import ModelReply
 from torpor.model.rehearsal import Rehearsal, RehearsalFile, scripted_from
 from torpor.model.scripted import ScriptedModel
@@ -65,9 +65,10 @@ async def test_a_text_that_steers_is_answered_by_its_own_rule() -> None:
     assert shown(await played(a_rehearsal(HOURS), view)) == ["Pardon?"]
 
 
-@pytest.mark.parametrize(
-    ("code", "error"), [("model_unavailable", ProviderUnavailable), ("model_request_invalid", RequestInvalid)]
-)
+FAULTS = ProviderError.__subclasses__()
+
+
+@pytest.mark.parametrize(("code", "error"), [(fault.code, fault) for fault in FAULTS])
 async def test_a_rule_may_fail_behind_some_words(code: str, error: type[Exception]) -> None:
     fail = {"code": code, "after_words": 2, "message": "as asked"}
     rehearsal = a_rehearsal({"match": "fail", "step": [{"say": "One two three", "fail": fail}]})
@@ -105,7 +106,7 @@ def test_a_rehearsal_tells_which_tools_it_calls() -> None:
         ),
         (
             {"match": "a", "step": [{"fail": {"code": "gone"}}]},
-            "rule[0].step[0].fail.code is 'gone', expected one of model_request_invalid, model_unavailable",
+            "rule[0].step[0].fail.code is 'gone', expected one of model_billing_refused, ",
         ),
         (
             {"match": "a", "step": [{"call": [{"tool": "t"}], "fail": {"code": "model_unavailable"}}, {"say": "x"}]},
