@@ -62,5 +62,10 @@ class Decided:
         return f"<Decided {self.digest} flags={len(self.decisions)} off={sorted(self._off)}>"
 
 
+def defaulted(key: str, *, default: bool, reason: str) -> Decision:
+    """The decision of nobody: what the flag's declaration says."""
+    return Decision(key=key, value=default, variant="default", reason=reason)
+
+
 EVERYTHING_ON: Final = Decided(())
 """The answer where nothing is declared."""

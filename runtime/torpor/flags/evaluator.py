@@ -19,7 +19,7 @@ from openfeature.exception import ErrorCode
 from openfeature.provider import FeatureProvider
 from openfeature.provider.no_op_provider import NoOpProvider
 
-from torpor.flags.contract import Decision, FlagContext
+from torpor.flags.contract import Decision, FlagContext, defaulted
 from torpor.flags.declared import Declarations
 
 _NUMBERS: Final = itertools.count(1)
@@ -94,11 +94,6 @@ class Evaluator:
     def _told(self, _: EventDetails) -> None:
         if self._changed is not None:
             self._changed()
-
-
-def defaulted(key: str, *, default: bool, reason: str) -> Decision:
-    """The decision of nobody."""
-    return Decision(key=key, value=default, variant="default", reason=reason)
 
 
 class _Watched:

@@ -5,6 +5,7 @@ any OpenFeature provider that the options name. A home that declares no flag has
 imported, evaluated or remembered for it.
 """
 
+import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import structlog
 from torpor.clock import Clock
 from torpor.errors import ConfigError
 from torpor.file_watch import watch
-from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
+from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext, defaulted
 from torpor.flags.declared import Declarations, FlagsUnreadable
 from torpor.flags.options import FlagOptions
 from torpor.flags.source import FLAGS_FILE, read_flags
@@ -34,7 +35,7 @@ class Answers(Protocol):
 
     def replace(self, declarations: Declarations) -> None: ...
 
-    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 class Flags:
@@ -48,8 +49,13 @@ class Flags:
         self._answers: Answers | None = None
 
     @property
+    def declarations(self) -> Declarations:
+        """What is declared, sorted by key."""
+        return self._declarations
+
+    @property
     def keys(self) -> frozenset[str]:
-        """What is declared."""
+        """The keys of all that is declared."""
         return frozenset(self._declarations)
 
     def load(self) -> None:
@@ -58,38 +64,53 @@ class Flags:
         Raises: ConfigError: the file cannot be used; a start with it might switch on what somebody switched off.
         """
         try:
-            self._take(read_flags(self._home))
+            self._declarations = read_flags(self._home)
         except FlagsUnreadable as exc:
             first = exc.problems[0]
             where = f"{FLAGS_FILE}:{first.line}" if first.line else FLAGS_FILE
             expected = "flags as docs/operators.md tells them; `torpor config check` shows all that is wrong"
             raise ConfigError(where, key=first.key or "content", found=first.message, expected=expected) from exc
+        if self._declarations and not self._options.provider:
+            self._decide_by_file()
 
     def decided(self, context: FlagContext) -> Decided | None:
         """What is known now: at once, without an exception, and free of cost when nothing changed.
 
         None only when another provider was not asked for this context yet; then ``ask``.
         """
-        return EVERYTHING_ON if self._answers is None else self._answers.decided(context)
+        if not self._declarations:
+            return EVERYTHING_ON
+        return None if self._answers is None else self._answers.decided(context)
 
     async def ask(self, context: FlagContext) -> Decided:
         """What is decided, after ``deadline_s`` at the latest; a provider that fails or is slow leaves the defaults.
 
         Cancellation: at once.
         """
-        return EVERYTHING_ON if self._answers is None else await self._answers.ask(context)
+        if not self._declarations:
+            return EVERYTHING_ON
+        if self._answers is None:
+            flags = self._declarations.items()
+            return Decided(defaulted(key, default=flag.default, reason="ERROR") for key, flag in flags)
+        return await self._answers.ask(context)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Flags"]:
-        """Follow the file until the block ends; an edit that is broken is told and changes nothing."""
+        """Start the provider that the options name, and follow the file until the block ends.
+
+        Raises: ConfigError: there is no such provider.
+        """
         try:
+            if self._declarations:
+                await self._open()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._follow, name="flags:follow")
                 yield self
                 tasks.cancel_scope.cancel()
         finally:
-            if self._answers is not None:
-                self._answers.close()
+            answers, self._answers = self._answers, None
+            if answers is not None:
+                await answers.aclose()
 
     async def refresh(self) -> None:
         """Read the file again; a broken one changes nothing and is logged as ``flags.broken``."""
@@ -99,22 +120,42 @@ class Flags:
             for problem in exc.problems:
                 _log.error("flags.broken", file=FLAGS_FILE, line=problem.line, why=str(problem))
             return
-        if declarations != self._declarations:
-            self._take(declarations)
-            _log.info("flags.changed", flags=sorted(declarations))
+        if declarations == self._declarations:
+            return
+        self._declarations = declarations
+        if self._answers is not None:
+            self._answers.replace(declarations)
+        else:
+            try:
+                await self._open()
+            except ConfigError as exc:
+                _log.error("flags.provider_failed", why=str(exc))  # the operator's fault, not ours
+        _log.info("flags.changed", flags=sorted(declarations))
 
     async def _follow(self) -> None:
         await watch([self._home / FLAGS_FILE], changed=self.refresh)
 
-    def _take(self, declarations: Declarations) -> None:
-        if declarations and self._answers is None:
-            # OpenFeature takes 60 ms to import, for nothing where no flag is declared.
-            from torpor.flags.file_answers import FileAnswers  # noqa: PLC0415
+    async def _open(self) -> None:
+        """Make who decides, unless that was done."""
+        if self._answers is None:
+            await anyio.to_thread.run_sync(importlib.import_module, "openfeature.api")
+            if self._options.provider:
+                await self._open_provider()
+            else:
+                self._decide_by_file()
 
-            self._answers = FileAnswers(declarations, contexts_max=self._options.contexts_max)
-        elif self._answers is not None:
-            self._answers.replace(declarations)
-        self._declarations = declarations
+    def _decide_by_file(self) -> None:
+        # OpenFeature takes 60 ms to import, for nothing where no flag is declared.
+        from torpor.flags.file_answers import FileAnswers  # noqa: PLC0415
+
+        self._answers = FileAnswers(self._declarations, contexts_max=self._options.contexts_max)
+
+    async def _open_provider(self) -> None:
+        from torpor.flags.provider_answers import ProviderAnswers  # noqa: PLC0415  # likewise
+
+        answers = ProviderAnswers(self._declarations, clock=self._clock, options=self._options)
+        await answers.start()
+        self._answers = answers
 
     def __repr__(self) -> str:
         return f"<Flags declared={len(self._declarations)} provider={self._options.provider or FLAGS_FILE!r}>"

@@ -43,6 +43,6 @@ class FileAnswers:
         self._known.clear()
         self._provider.replace(declarations)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Take the provider out of the SDK's registry."""
         self._evaluator.stop(deadline_s=0)

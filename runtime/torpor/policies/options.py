@@ -10,7 +10,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     excerpts_max: Count = 4
     """Excerpts that one turn is given."""
-    query_words_max: Count = 48
+    query_words_max: Count = 24
     """Different words of a message that are looked for; the first ones count."""
     file_max_bytes: Count = 262_144
     """A larger file is told and left out."""
