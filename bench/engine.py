@@ -25,7 +25,8 @@ from torpor.store.contract import Store
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
-from torpor.turn.agents import Agent, AgentDefinition, Agents
+from torpor.turn.agents import Agent, Agents
+from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 
 HIBERNATE_S: Final = 30.0

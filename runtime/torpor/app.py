@@ -35,7 +35,8 @@ from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.load import load_tools
 from torpor.toolhost.registry import ToolRegistry
-from torpor.turn.agents import Agent, AgentDefinition, Agents
+from torpor.turn.agents import Agent, Agents
+from torpor.turn.definition import AgentDefinition
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -166,7 +167,7 @@ def _agent(definition: AgentDefinition, *, tools: ToolRegistry, models: ModelReg
 
 def model_registry(settings: Settings, *, clock: Clock, environ: Mapping[str, str]) -> ModelRegistry:
     """Makes the models that the agents of ``settings`` name."""
-    return ModelRegistry(home=settings.home, environ=environ, clock=clock, circuit=settings.circuit)
+    return ModelRegistry(home=settings.home, environ=environ, clock=clock, ids=RandomIds(), circuit=settings.circuit)
 
 
 def _development_token(data: Path, secret: bytes, authenticator: Authenticator, clock: Clock) -> str:

@@ -17,13 +17,15 @@ from torpor.actor.options import ActorOptions
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.steps import StepOptions
 from torpor.errors import ConfigError
+from torpor.flags.options import FlagOptions
 from torpor.gateway.options import GatewayOptions
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
+from torpor.policies.options import PolicyOptions
 from torpor.store.options import StoreOptions
 from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.options import ToolOptions
-from torpor.turn.agents import AgentDefinition
+from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 
 SETTINGS_FILE: Final = "config/torpor.toml"
@@ -39,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """In order of their names; at least one, and at most one of them the default."""
     store: StoreOptions = StoreOptions()
     tools: ToolOptions = ToolOptions()
+    flags: FlagOptions = FlagOptions()
+    policies: PolicyOptions = PolicyOptions()
     steps: StepOptions = StepOptions()
     retry: RetryOptions = RetryOptions()
     circuit: CircuitOptions = CircuitOptions()

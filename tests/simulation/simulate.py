@@ -47,7 +47,8 @@ from torpor.records.journal import JournalRecord
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor, root_cause
 from torpor.turn import interpret
-from torpor.turn.agents import Agent, AgentDefinition, Agents
+from torpor.turn.agents import Agent, Agents
+from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 
 _REST_WITHIN_S = 400.0

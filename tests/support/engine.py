@@ -21,6 +21,7 @@ from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock
 from torpor.conversation.fold import fold
+from torpor.conversation.graphemes import open_tail
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import StepOptions
@@ -33,7 +34,8 @@ from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.in_memory import MemoryData
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
-from torpor.turn.agents import Agent, AgentDefinition, Agents
+from torpor.turn.agents import Agent, Agents
+from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 
 KEY = ConversationKey("acme", "ann", "c_1")
@@ -86,9 +88,10 @@ class Recorder:
         return self.of(kind)[count - 1]
 
     async def until_text(self, text: str) -> None:
-        """Wait until the deltas of one call say ``text``."""
+        """Wait until the deltas of one call say ``text``, or all of it that can be shown while more may come."""
+        shown = {text, text[: open_tail(text)]}
         with anyio.fail_after(DEADLINE_S):
-            while text not in self.said().values():
+            while shown.isdisjoint(self.said().values()):
                 await self._changed.wait()
 
     def said(self) -> dict[str, str]:

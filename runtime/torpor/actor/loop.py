@@ -22,7 +22,10 @@ from torpor.actor.options import ActorOptions
 from torpor.actor.thaw import thaw
 from torpor.bus.contract import Bus
 from torpor.clock import Clock, IdSource
+from torpor.conversation.fold import version_of
+from torpor.conversation.markup import defused
 from torpor.conversation.retry import RetryOptions
+from torpor.conversation.signals import ContextOptions
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
 from torpor.conversation.state import CallState, ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
@@ -39,13 +42,13 @@ from torpor.errors import (
     UnknownAgent,
 )
 from torpor.records.blocks import Block, text_block
-from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
+from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, UpdateContext, Wake
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ConversationCreated, LateResult, MessageReceived, Outcome, WhenBusy
+from torpor.records.journal import ContextChanged, ConversationCreated, LateResult, MessageReceived, Outcome, WhenBusy
 from torpor.store.contract import Lease, Snapshot, Store
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
-from torpor.turn.agents import Agents
+from torpor.turn.agents import Agent, Agents
 from torpor.turn.calibration import Calibration
 from torpor.turn.interpret import Interpreter
 from torpor.turn.options import TurnOptions
@@ -67,6 +70,7 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryOptions = RetryOptions()
     turn: TurnOptions
     actor: ActorOptions
+    context: ContextOptions = ContextOptions()
     calibration: Calibration = msgspec.field(default_factory=Calibration)
 
 
@@ -237,6 +241,8 @@ class Actor:
             match command:
                 case SendMessage():
                     await self._receive(journal, reply, command)
+                case UpdateContext():
+                    self._update_context(journal, reply, command)
                 case CancelTurn():
                     self._cancel(journal, reply, command)
                 case Hibernate():
@@ -264,9 +270,7 @@ class Actor:
 
     def _record(self, journal: Journal, command: SendMessage) -> Receipt:
         state, bounds = journal.state, self._parts.actor
-        name = state.agent if state.seq else command.agent
-        if (agent := self._parts.agents.get(name)) is None:
-            raise UnknownAgent(name, known=self._parts.agents.names())
+        agent = self._agent(state, command.agent)
         if state.turn is not None and command.when_busy is WhenBusy.REJECT:
             raise Rejected(turn=state.turn.number)
         if len(state.queued) >= bounds.unprocessed_max:
@@ -292,6 +296,29 @@ class Actor:
         if command.when_busy is WhenBusy.INTERRUPT and state.turn is not None and self._interpreter is not None:
             journal.after_commit(partial(self._interpreter.cancel, "interrupt", turn=state.turn.number))
         return receipt
+
+    def _agent(self, state: ConversationState, named: str) -> Agent:
+        """Of this conversation; of one that is to be created, the one that was named. Raises: UnknownAgent."""
+        name = state.agent if state.seq else named
+        if (agent := self._parts.agents.get(name)) is None:
+            raise UnknownAgent(name, known=self._parts.agents.names())
+        return agent
+
+    def _update_context(self, journal: Journal, reply: PendingReply, command: UpdateContext) -> None:
+        """Record what is new; a repeat of what was told a short while ago is not written again."""
+        state, now_us = journal.state, self._parts.clock.now_us()
+        try:
+            agent = self._agent(state, command.agent)
+        except TorporError as refusal:
+            reply.fail(refusal)
+            return
+        age_s = (now_us - state.context_us) / 1_000_000
+        if command.context != state.context or age_s > self._parts.context.expiry_s / 2:
+            if not state.seq:
+                journal.add(ConversationCreated(agent=agent.name))
+            version = version_of(state, command.context)
+            journal.add(ContextChanged(context=command.context, version=version, principal=command.principal))
+        journal.after_commit(partial(reply.resolve, journal.state.context_version))
 
     def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
         turn = journal.state.turn
@@ -359,9 +386,9 @@ def _marks(state: ConversationState) -> ConversationState:
 
 
 def _blocks_of(command: SendMessage) -> tuple[Block, ...]:
-    """What the model reads of a message."""
+    """What the model reads of a message; the engine's own tags mean nothing in it."""
     resumes = (notes.RESUME[command.resume],) if command.resume is not None else ()
-    texts = (*resumes, command.text) if not is_blank(command.text) else resumes
+    texts = (*resumes, defused(command.text)) if not is_blank(command.text) else resumes
     return tuple(map(text_block, texts))
 
 

@@ -17,7 +17,7 @@ from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
 from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, SettingsInvalid, read_settings
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
-from torpor.turn.agents import AgentDefinition
+from torpor.turn.definition import AgentDefinition
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

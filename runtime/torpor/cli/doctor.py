@@ -18,7 +18,7 @@ from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.windows import window_of
 from torpor.operations.logs import configure_logs
 from torpor.settings import AGENTS_FOLDER, Settings, read_settings
-from torpor.turn.agents import AgentDefinition
+from torpor.turn.definition import AgentDefinition
 
 _DEADLINE_S: Final = 60.0
 """For one model, the import of the SDK included."""

@@ -1,15 +1,82 @@
-"""Where the tokens of a request go."""
+"""Where the tokens of a request go, and what an agent's profile allows for each part.
+
+A section is a part of a request; an allotment is what a profile grants to a few of them together:
+
+- fixed: instructions, tools, skill index
+- conversation: history, summary, live context, memories
+- workflow: workflow state, envelope (the context signal)
+- policies: policy excerpts
+- headroom: the reply, and whatever was estimated too low
+
+Fixed parts are held to their allotment when an agent is made and when its skills change; envelope and excerpts when a
+turn is prepared. History only reports that it is over.
+"""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
-from torpor.conversation.state import ConversationState
+import msgspec
+
+from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.view import View
 from torpor.records.blocks import canonical
+from torpor.records.bounds import Amount
 from torpor.records.journal import Usage
 
 BYTES_PER_TOKEN: Final = 4
 """The first guess; what hosts report says better."""
+
+
+SECTIONS: Final = {
+    "fixed": ("instructions", "tools", "skill_index"),
+    "conversation": ("history", "summary", "live_context", "memories"),
+    "workflow": ("workflow", "envelope"),
+    "policies": ("policy_excerpts",),
+}
+"""The sections that draw on each allotment."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an agent may spend its window. An allotment of 0 has no cap of its own: it shares what is left."""
+
+    budget_tokens: Amount = 0
+    """A request and its reply together; 0 for the window of the agent's model."""
+    fixed_tokens: Amount = 0
+    conversation_tokens: Amount = 0
+    workflow_tokens: Amount = 0
+    policies_tokens: Amount = 0
+    headroom_tokens: Amount = 0
+    messages_max: Amount = 0
+    """User messages and replies that stay verbatim; 0 for no limit."""
+    exchanges_max: Amount = 0
+    """User messages with their replies that stay verbatim; 0 for no limit."""
+
+    def allotment(self, name: str) -> int:
+        """Tokens granted to ``name`` of ``SECTIONS``; 0 for no cap of its own."""
+        granted: int = getattr(self, f"{name}_tokens")
+        return granted
+
+    @property
+    def granted_tokens(self) -> int:
+        """The sum of all allotments."""
+        return sum(map(self.allotment, (*SECTIONS, "headroom")))
+
+
+PROFILES: Final[dict[str, Profile]] = {
+    "administrative": Profile(
+        budget_tokens=8_000,
+        fixed_tokens=1_200,
+        conversation_tokens=1_500,
+        workflow_tokens=1_000,
+        policies_tokens=2_500,
+        headroom_tokens=1_800,
+        messages_max=50,
+    ),
+    "clinical": Profile(),
+    "companion": Profile(exchanges_max=12),
+}
+"""Those of a home whose settings say nothing else."""
 
 
 def tokens_of_bytes(size_bytes: int) -> int:
@@ -17,17 +84,32 @@ def tokens_of_bytes(size_bytes: int) -> int:
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
-def preamble_sections(fields: dict[str, Any]) -> dict[str, int]:
-    """Estimated tokens of the fixed parts: instructions and tools."""
-    return {
-        "instructions": tokens_of_bytes(len(canonical(fields["system"]))) if fields.get("system") else 0,
-        "tools": tokens_of_bytes(len(canonical(fields["tools"]))) if fields.get("tools") else 0,
-    }
+def encoded_tokens(value: Any) -> int:
+    """Estimated tokens of ``value`` as it stands in a request; 0 of what is empty and left out."""
+    return tokens_of_bytes(len(canonical(value))) if value else 0
 
 
-def request_sections(fixed: dict[str, int], view: View) -> dict[str, int]:
-    """Estimated tokens of a whole request by section."""
-    return {**fixed, "history": tokens_of_bytes(view.size_bytes)}
+def request_sections(
+    fixed: Mapping[str, int], turn: TurnState | None, view: View, *, budget_tokens: int
+) -> dict[str, int]:
+    """Estimated tokens of a whole request by section; what is empty is left out, and ``headroom`` is what remains."""
+    told_bytes = turn.signal_bytes + turn.turn_only_bytes if turn is not None else 0
+    told = turn.sections if turn is not None else {}
+    sections = {**fixed, "history": tokens_of_bytes(view.size_bytes - told_bytes), **told}
+    used = {name: tokens for name, tokens in sections.items() if tokens}
+    return {**used, "headroom": budget_tokens - sum(used.values())}
+
+
+def exceeded(sections: Mapping[str, int], profile: Profile) -> tuple[str, ...]:
+    """Allotments of ``profile`` that ``sections`` go beyond."""
+    over = [
+        name
+        for name, drawn in SECTIONS.items()
+        if 0 < profile.allotment(name) < sum(sections.get(section, 0) for section in drawn)
+    ]
+    if sections.get("headroom", 0) < profile.headroom_tokens:
+        over.append("headroom")
+    return tuple(over)
 
 
 def input_tokens(usage: Usage) -> int:

@@ -16,17 +16,21 @@ from torpor.conversation.state import (
     CallState,
     CallStatus,
     ConversationState,
+    LoadedSkill,
     QueuedMessage,
     TurnState,
 )
 from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block, head_of
+from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     PUBLIC_RECORDS,
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
     Effect,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -36,6 +40,7 @@ from torpor.records.journal import (
     Outcome,
     PreambleChanged,
     Record,
+    SkillLoaded,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -91,23 +96,55 @@ def _preamble_changed(state: ConversationState, record: PreambleChanged) -> Conv
     return msgspec.structs.replace(state, preamble=Preamble(digest=record.digest, body=record.body))
 
 
+def _context_changed(state: ConversationState, record: ContextChanged) -> ConversationState:
+    version = version_of(state, record.context)
+    if record.version != version:
+        raise BadHistory(f"record {record.seq} gives the context version {record.version}, it is {version}")
+    return msgspec.structs.replace(state, context=record.context, context_version=version, context_us=record.at_us)
+
+
+def version_of(state: ConversationState, context: WorkingContext) -> int:
+    """The version that the context has once it is ``context``: another one when another record is selected."""
+    before = state.context.selection if state.context is not None else None
+    return state.context_version + (context.selection != before or not state.context_version)
+
+
+def _flags_pinned(state: ConversationState, record: FlagsPinned) -> ConversationState:
+    return msgspec.structs.replace(state, flags_digest=record.digest)
+
+
 def _turn_prepared(state: ConversationState, record: TurnPrepared) -> ConversationState:
     if state.turn is not None:
         raise BadHistory(f"record {record.seq} begins turn {record.turn} while turn {state.turn.number} runs")
     if record.turn != state.turns + 1:
         raise BadHistory(f"record {record.seq} begins turn {record.turn}, the last one was {state.turns}")
     taken, rest = _taken(state.queued, record.messages, f"record {record.seq}")
-    blocks = (*state.notes, *(block for message in taken for block in message.blocks))
+    kept = state.view.extended("user", (*state.notes, *record.signal, *_said(taken)))
     turn = TurnState(
         number=record.turn,
         messages=record.messages,
         principal=taken[-1].principal,
         base=state.view,
         base_notes=state.notes,
+        base_skills=state.skills,
+        kept=kept if record.turn_only else None,
+        signal_bytes=_size_bytes(record.signal),
+        turn_only_bytes=_size_bytes(record.turn_only),
+        sections=record.sections,
     )
     return msgspec.structs.replace(
-        state, turns=record.turn, turn=turn, queued=rest, notes=(), view=state.view.extended("user", blocks)
+        state,
+        turns=record.turn,
+        turn=turn,
+        queued=rest,
+        notes=(),
+        view=kept.extended("user", record.turn_only) if record.turn_only else kept,
+        context_us=record.at_us if record.signal else state.context_us,
     )
+
+
+def _size_bytes(blocks: Iterable[Block]) -> int:
+    return sum(len(bytes(block)) for block in blocks)
 
 
 def _taken(
@@ -138,7 +175,19 @@ def _asked(
     if not joined:
         return view, [], state.queued
     taken, rest = _taken(state.queued, joined, what)
-    return view.extended("user", (block for message in taken for block in message.blocks)), taken, rest
+    return view.extended("user", _said(taken)), taken, rest
+
+
+def _said(messages: Iterable[QueuedMessage]) -> list[Block]:
+    return [block for message in messages for block in message.blocks]
+
+
+def _kept(turn: TurnState, taken: Iterable[QueuedMessage], what: str) -> View | None:
+    """The view without what is for this turn alone, grown like the view itself."""
+    if turn.kept is None:
+        return None
+    kept = _round_closed(turn.kept, turn, what)
+    return kept.extended("user", said) if (said := _said(taken)) else kept
 
 
 def _model_requested(state: ConversationState, record: ModelRequested) -> ConversationState:
@@ -161,6 +210,7 @@ def _model_requested(state: ConversationState, record: ModelRequested) -> Conver
         asked=turn.asked + 1 if is_again else 1,
         retry_at_us=0,
         model=record.model,
+        kept=_kept(turn, taken, f"record {record.seq}"),
         reply=None,
         stop_reason="",
         calls=(),
@@ -262,6 +312,13 @@ def _with_call(state: ConversationState, turn: TurnState, new: CallState, *, att
     return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, calls=calls, attempts=attempts))
 
 
+def _skill_loaded(state: ConversationState, record: SkillLoaded) -> ConversationState:
+    _running(state, record)
+    others = tuple(skill for skill in state.skills if skill.key != record.skill)
+    loaded = LoadedSkill(key=record.skill, digest=record.digest, allowed_tools=record.allowed_tools)
+    return msgspec.structs.replace(state, skills=(*others, loaded))
+
+
 def _late_result(state: ConversationState, record: LateResult) -> ConversationState:
     if record.call_id not in state.lost_calls:
         raise BadHistory(f"record {record.seq} tells the end of call {record.call_id!r}, which was not lost")
@@ -271,13 +328,18 @@ def _late_result(state: ConversationState, record: LateResult) -> ConversationSt
 
 def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
     turn = _running(state, record)
-    return _turn_over(state, _round_closed(state.view, turn, f"record {record.seq}"), ())
+    return _turn_over(state, _left_behind(state, turn, f"record {record.seq}"), ())
+
+
+def _left_behind(state: ConversationState, turn: TurnState, what: str) -> View:
+    """The view that a turn leaves: its last round closed, and nothing in it that was for this turn alone."""
+    return _round_closed(state.view if turn.kept is None else turn.kept, turn, what)
 
 
 def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> ConversationState:
     """Whatever of the reply was kept stays said; the note waits for the next user message."""
     turn = _running(state, record)
-    view = _round_closed(state.view, turn, f"record {record.seq}")
+    view = _left_behind(state, turn, f"record {record.seq}")
     if record.partial:
         view = view.extended("assistant", record.partial)
     return _turn_over(state, view, (record.note,))
@@ -287,7 +349,8 @@ def _turn_refused(state: ConversationState, record: TurnRefused) -> Conversation
     """Nothing of the turn stays in the view; the notes it had taken wait again."""
     turn = _running(state, record)
     _round_closed(state.view, turn, f"record {record.seq}")
-    state = msgspec.structs.replace(state, notes=(*turn.base_notes, *state.notes))
+    notes = (*turn.base_notes, *state.notes)
+    state = msgspec.structs.replace(state, notes=notes, skills=turn.base_skills)
     return _turn_over(state, turn.base, (record.note,))
 
 
@@ -310,6 +373,8 @@ def _running(state: ConversationState, record: Record) -> TurnState:
 _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], ConversationState]]] = {
     ConversationCreated: _created,
     MessageReceived: _received,
+    ContextChanged: _context_changed,
+    FlagsPinned: _flags_pinned,
     PreambleChanged: _preamble_changed,
     TurnPrepared: _turn_prepared,
     AttemptStarted: _attempt_started,
@@ -318,6 +383,7 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
+    SkillLoaded: _skill_loaded,
     LateResult: _late_result,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cut,

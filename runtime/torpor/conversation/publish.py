@@ -6,9 +6,11 @@ from typing import Any, Final
 from torpor.records.blocks import Block, head_of
 from torpor.records.events import (
     AnyEvent,
+    ContextChangedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
+    SkillLoadedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -19,12 +21,14 @@ from torpor.records.events import (
     TurnStartedEvent,
 )
 from torpor.records.journal import (
+    ContextChanged,
     JournalRecord,
     LateResult,
     MessageReceived,
     ModelFailed,
     ModelReplied,
     Record,
+    SkillLoaded,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -57,6 +61,12 @@ def _message_received(record: MessageReceived) -> AnyEvent:
         principal=record.principal,
         text=text_of(record.blocks),
         cleaned=record.cleaned,
+    )
+
+
+def _context_changed(record: ContextChanged) -> AnyEvent:
+    return ContextChangedEvent(
+        **_head(record), version=record.version, context=record.context, principal=record.principal
     )
 
 
@@ -94,6 +104,10 @@ def _tool_finished(record: ToolFinished) -> AnyEvent:
     return ToolFinishedEvent(**_head(record), call_id=record.call_id, name=record.name, outcome=record.outcome)
 
 
+def _skill_loaded(record: SkillLoaded) -> AnyEvent:
+    return SkillLoadedEvent(**_head(record), skill=record.skill)
+
+
 def _tool_late(record: LateResult) -> AnyEvent:
     return ToolLateEvent(
         **_head(record), call_id=record.call_id, name=record.name, of_turn=record.of_turn, outcome=record.outcome
@@ -120,11 +134,13 @@ def _turn_refused(record: TurnRefused) -> AnyEvent:
 
 _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
     MessageReceived: _message_received,
+    ContextChanged: _context_changed,
     TurnPrepared: _turn_started,
     ModelReplied: _reply_finished,
     ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
+    SkillLoaded: _skill_loaded,
     LateResult: _tool_late,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cancelled,

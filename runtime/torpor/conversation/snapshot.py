@@ -9,13 +9,14 @@ from typing import Final
 
 import msgspec
 
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.view import Preamble, Role, View
 from torpor.records.blocks import Block
+from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId
 from torpor.records.journal import Usage
 
-SNAPSHOT_VERSION: Final = 2
+SNAPSHOT_VERSION: Final = 3
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -39,6 +40,11 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost_calls: tuple[CallId, ...] = ()
     last_usage: Usage = Usage()
     measured_bytes: int = 0
+    context: WorkingContext | None = None
+    context_version: int = 0
+    context_us: int = 0
+    flags_digest: str = ""
+    skills: tuple[LoadedSkill, ...] = ()
     preamble_bytes: int = 0
 
 
@@ -72,6 +78,11 @@ def encode_snapshot(state: ConversationState) -> bytes:
         lost_calls=state.lost_calls,
         last_usage=state.last_usage,
         measured_bytes=state.measured_bytes,
+        context=state.context,
+        context_version=state.context_version,
+        context_us=state.context_us,
+        flags_digest=state.flags_digest,
+        skills=state.skills,
     )
     rest = b"".join((_ENCODER.encode(layout), b"\n", bytes(state.preamble.body), view.text()))
     return b"%08x" % zlib.crc32(rest) + rest
@@ -114,4 +125,9 @@ def decode_snapshot(data: bytes) -> ConversationState:
         lost_calls=layout.lost_calls,
         last_usage=layout.last_usage,
         measured_bytes=layout.measured_bytes,
+        context=layout.context,
+        context_version=layout.context_version,
+        context_us=layout.context_us,
+        flags_digest=layout.flags_digest,
+        skills=layout.skills,
     )

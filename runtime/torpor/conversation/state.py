@@ -11,6 +11,7 @@ import msgspec
 
 from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block
+from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Effect, Outcome, Usage, WhenBusy
 
@@ -45,6 +46,14 @@ class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     blocks: tuple[Block, ...]
     when_busy: WhenBusy
+
+
+class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill whose text stands in the view."""
+
+    key: str
+    digest: str
+    allowed_tools: tuple[str, ...] = ()
 
 
 class TurnState(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +91,17 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """The view before the turn: what a refusal goes back to."""
     base_notes: tuple[Block, ...] = ()
     """The notes that the turn took into the view."""
+    kept: View | None = None
+    """The view without what is for this turn alone, which takes its place when the turn ends; None when the turn has
+    nothing of that kind."""
+    signal_bytes: int = 0
+    """Size of the context signal in the view."""
+    turn_only_bytes: int = 0
+    """Size of what is for this turn alone."""
+    sections: dict[str, int] = {}
+    """Estimated tokens of both, by section."""
+    base_skills: tuple[LoadedSkill, ...] = ()
+    """Those loaded before the turn: what a refusal goes back to."""
     executed: tuple[str, ...] = ()
     """Writes of this turn, with how they ended; told after a refusal."""
 
@@ -109,6 +129,16 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """Said to the model at the head of its next user message."""
     queued: tuple[QueuedMessage, ...] = ()
     turn: TurnState | None = None
+    context: WorkingContext | None = None
+    """As it was told last."""
+    context_version: int = 0
+    """Raised when another record is selected."""
+    context_us: int = 0
+    """When the context was last told, or used by a turn; UTC, microseconds."""
+    flags_digest: str = ""
+    """Of the flags that were pinned last."""
+    skills: tuple[LoadedSkill, ...] = ()
+    """In the order in which they were loaded."""
     lost_calls: tuple[CallId, ...] = ()
     """Writes of earlier turns settled as unknown that may still end; bounded by ``LOST_CALLS_MAX``."""
     last_usage: Usage = Usage()

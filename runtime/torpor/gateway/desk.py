@@ -35,6 +35,8 @@ from torpor.gateway.rows import fitting, listing_row, record_row
 from torpor.gateway.subscription import Ports, Spawn, Subscription
 from torpor.gateway.wire import error_frame, key_named
 from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, SendMessage, Wake
+from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.frames import (
     Accepted,
     Ack,
@@ -50,12 +52,14 @@ from torpor.records.frames import (
     Subscribe,
     ThawConversation,
     Unsubscribe,
+    UpdateContext,
 )
 from torpor.records.ids import CONVERSATION_ID, ConversationKey
 from torpor.supervisor.contract import Reply
 
 _SEQ_MAX: Final = 2**62
 """Stores hold 64 bits."""
+_ENCODER: Final = msgspec.json.Encoder()
 _log = structlog.get_logger()
 
 
@@ -150,6 +154,18 @@ class Desk:
             position=receipt.position,
             ref=frame.ref,
         )
+
+    def _update_context(self, frame: UpdateContext, by: Principal) -> None:
+        key = key_named(frame.conversation, by=by)
+        context = _cleaned(frame.context)
+        if (size_bytes := len(_ENCODER.encode(context))) > self._options.context_bytes_max:
+            raise BadFrame(f"context has {size_bytes} bytes, expected at most {self._options.context_bytes_max}")
+        command = TellContext(principal=by.subject, context=context, agent=frame.agent)
+        self._post(frame, key, command, answer=partial(self._done, frame))
+
+    async def _done(self, frame: UpdateContext, reply: Reply) -> ServerFrame:
+        await reply.wait()
+        return Done(ref=frame.ref)
 
     def _cancel(self, frame: Cancel, by: Principal) -> None:
         key = key_named(frame.conversation, by=by)
@@ -272,6 +288,7 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     Subscribe: Rule(Scope.CHAT, Desk._subscribe),
     Unsubscribe: Rule(Scope.CHAT, Desk._unsubscribe),
     Send: Rule(Scope.CHAT, Desk._send),
+    UpdateContext: Rule(Scope.CHAT, Desk._update_context),
     Cancel: Rule(Scope.CHAT, Desk._cancel),
     Ack: Rule(Scope.CHAT, Desk._ack),
     ListConversations: Rule(Scope.CHAT, Desk._list),
@@ -280,6 +297,22 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     InspectConversation: Rule(Scope.OPERATOR, Desk._inspect),
 }
 """Every frame but ``hello``, which is the session's own."""
+
+
+def _cleaned(context: WorkingContext) -> WorkingContext:
+    """``context`` with text that can be stored; what was replaced is visible in it."""
+
+    def cleaned(part: ContextPart | None) -> ContextPart | None:
+        return msgspec.structs.replace(part, text=clean(part.text).text) if part is not None else None
+
+    record = context.record
+    return WorkingContext(
+        record=msgspec.structs.replace(record, text=clean(record.text).text) if record is not None else None,
+        screen=cleaned(context.screen),
+        role=cleaned(context.role),
+        plan=cleaned(context.plan),
+        actions=tuple(msgspec.structs.replace(part, text=clean(part.text).text) for part in context.actions),
+    )
 
 
 def _tag(frame: ClientFrame) -> str:

@@ -21,6 +21,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A longer frame from a client closes its connection."""
     message_bytes_max: Count = 262_144
     """Of a message's text in UTF-8; a longer one is refused."""
+    context_bytes_max: Count = 65_536
+    """Of a working context as JSON; a longer one is refused. How much of it a model sees is another matter."""
     subscriptions_max: Count = 64
     """Conversations watched at once."""
     requests_max: Count = 64

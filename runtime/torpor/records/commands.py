@@ -6,6 +6,7 @@ durable.
 
 import msgspec
 
+from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
 from torpor.records.journal import Offer, WhenBusy
 
@@ -35,6 +36,15 @@ class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Taken up of a turn that failed; what that means to the model stands before ``text``."""
 
 
+class UpdateContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by the version of the context once it is durable."""
+
+    principal: str
+    context: WorkingContext
+    agent: str = ""
+    """Only read when this creates the conversation; empty for the home's default agent."""
+
+
 class CancelTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by the number of the turn that ended, once its end is durable."""
 
@@ -52,4 +62,4 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     """Thaw, and go on with whatever is due. Answered by True once the state is loaded."""
 
 
-Command = SendMessage | CancelTurn | Hibernate | Wake
+Command = SendMessage | UpdateContext | CancelTurn | Hibernate | Wake

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Effect, Offer, Outcome
 
@@ -25,6 +26,14 @@ class MessageReceivedEvent(Event, frozen=True, tag="message.received"):
     principal: str
     text: str
     cleaned: int = 0
+
+
+class ContextChangedEvent(Event, frozen=True, tag="context.changed"):
+    """The working context is another one; a higher version means that another record is selected."""
+
+    version: int
+    context: WorkingContext
+    principal: str
 
 
 class TurnStartedEvent(Event, frozen=True, tag="turn.started"):
@@ -60,6 +69,12 @@ class ToolFinishedEvent(Event, frozen=True, tag="tool.finished"):
     call_id: CallId
     name: str
     outcome: Outcome
+
+
+class SkillLoadedEvent(Event, frozen=True, tag="skill.loaded"):
+    """The agent read a skill."""
+
+    skill: str
 
 
 class ToolLateEvent(Event, frozen=True, tag="tool.late"):
@@ -98,11 +113,13 @@ class TurnRefusedEvent(Event, frozen=True, tag="turn.refused"):
 
 AnyEvent: TypeAlias = (
     MessageReceivedEvent
+    | ContextChangedEvent
     | TurnStartedEvent
     | ReplyFinishedEvent
     | ModelFailedEvent
     | ToolStartedEvent
     | ToolFinishedEvent
+    | SkillLoadedEvent
     | ToolLateEvent
     | TurnFinishedEvent
     | TurnCancelledEvent

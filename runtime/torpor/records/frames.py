@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from torpor.records.context import WorkingContext
 from torpor.records.events import AnyEvent
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Offer, WhenBusy
@@ -65,6 +66,15 @@ class Send(ClientFrame, frozen=True, tag="send"):
     """Takes up an offer of the turn that failed; ``text`` may be empty then."""
 
 
+class UpdateContext(ClientFrame, frozen=True, tag="context.update"):
+    """What the user works on now, in place of what was told before. Answered by ``done`` once it is durable; creates
+    the conversation when it does not exist yet."""
+
+    conversation: str
+    context: WorkingContext
+    agent: str = ""
+
+
 class Cancel(ClientFrame, frozen=True, tag="cancel"):
     """End the running turn. Answered by ``done`` once its end is durable."""
 
@@ -112,6 +122,7 @@ AnyClientFrame: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Send
+    | UpdateContext
     | Cancel
     | Ack
     | ListConversations

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from torpor.records.blocks import Block
+from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 
 
@@ -114,10 +115,48 @@ class PreambleChanged(Record, frozen=True, tag="preamble_changed"):
     body: msgspec.Raw
 
 
+class ContextChanged(Record, frozen=True, tag="context_changed"):
+    """The application told what the user works on; it replaces what was told before."""
+
+    context: WorkingContext
+    version: int
+    """Raised when another record is selected."""
+    principal: str
+
+
+class FlagDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a feature flag was found to be, and why."""
+
+    key: str
+    value: bool
+    variant: str = ""
+    reason: str = ""
+
+
+class FlagsPinned(Record, frozen=True, tag="flags_pinned"):
+    """What gates the tools and skills that turns offer from here on; recorded when it differs from the last one."""
+
+    digest: str
+    decisions: tuple[FlagDecision, ...]
+
+
 class TurnPrepared(Record, frozen=True, tag="turn_prepared"):
-    """A turn begins: these messages enter the model's view, after the notes that waited for a user message."""
+    """A turn begins: the notes that waited for a user message, the context signal, these messages and what is for this
+    turn alone enter the model's view in this order."""
 
     messages: tuple[MessageId, ...]
+    signal: tuple[Block, ...] = ()
+    """The working context; it stays where it is said."""
+    turn_only: tuple[Block, ...] = ()
+    """Behind the messages at every call of this turn, and out of the view when it ends."""
+    sections: dict[str, int] = {}
+    """Estimated tokens of ``signal`` and of the parts of ``turn_only``, by section."""
+    withheld: tuple[str, ...] = ()
+    """Labels of context parts that the agent may not see."""
+    labels: tuple[str, ...] = ()
+    """Labels of the context parts in ``signal``."""
+    policies: tuple[str, ...] = ()
+    """Policy excerpts in ``turn_only``, each as ``id@version``."""
 
 
 class AttemptStarted(Record, frozen=True, tag="attempt_started"):
@@ -147,6 +186,10 @@ class ModelRequested(Record, frozen=True, tag="model_requested"):
     """Asked instead of the preamble's model, which failed; empty for that one."""
     estimated_tokens: int = 0
     """Of the whole request, told beforehand from the last count and what is new; 0 in older records."""
+    budget_tokens: int = 0
+    """What the agent's profile allows a request and its reply; 0 in older records."""
+    over: tuple[str, ...] = ()
+    """Allotments of the profile that this request exceeds."""
 
 
 class ModelReplied(Record, frozen=True, tag="model_replied"):
@@ -202,6 +245,20 @@ class ToolFinished(Record, frozen=True, tag="tool_finished"):
     """How many characters were replaced because they cannot be stored or sent."""
 
 
+class SkillLoaded(Record, frozen=True, tag="skill_loaded"):
+    """A tool call brought the text of a skill into the conversation; follows that call's result."""
+
+    call_id: CallId
+    skill: str
+    """Its key."""
+    digest: str
+    """sha256 of the skill's file, hex: the version that was loaded."""
+    allowed_tools: tuple[str, ...] = ()
+    """What the skill says it needs; a restriction where the agent's definition makes it one."""
+    tokens: int = 0
+    """Estimated, of the text."""
+
+
 class LateResult(Record, frozen=True, tag="late_result"):
     """A write that was settled as unknown ended after all; the note reaches the model at its next turn."""
 
@@ -250,6 +307,8 @@ class TurnRefused(Record, frozen=True, tag="turn_refused"):
 JournalRecord: TypeAlias = (
     ConversationCreated
     | MessageReceived
+    | ContextChanged
+    | FlagsPinned
     | PreambleChanged
     | TurnPrepared
     | AttemptStarted
@@ -258,6 +317,7 @@ JournalRecord: TypeAlias = (
     | ModelFailed
     | ToolStarted
     | ToolFinished
+    | SkillLoaded
     | LateResult
     | TurnFinished
     | TurnCancelled
@@ -268,11 +328,13 @@ JournalRecord: TypeAlias = (
 
 PUBLIC_RECORDS: Final = (
     MessageReceived,
+    ContextChanged,
     TurnPrepared,
     ModelReplied,
     ModelFailed,
     ToolStarted,
     ToolFinished,
+    SkillLoaded,
     LateResult,
     TurnFinished,
     TurnCancelled,

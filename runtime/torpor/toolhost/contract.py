@@ -29,6 +29,25 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """It can be asked what became of an interrupted call."""
 
 
+class SkillAccess(Protocol):
+    """The skills that one call may reach; implemented by the turn, which knows what is offered and allowed."""
+
+    def load(self, name: str) -> str:
+        """The text of a skill, which is in the conversation from then on; a note when it already is.
+
+        Raises: ToolError: there is no such skill, or it is switched off.
+        """
+        ...
+
+    async def read_file(self, name: str, path: str) -> str:
+        """The text of a file of a skill. Raises: ToolError: it cannot be had."""
+        ...
+
+    def search(self, query: str, *, limit: int) -> str:
+        """A line for each skill that fits."""
+        ...
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """On whose behalf and under which name a call runs; ids named by the model are not authority, this is."""
 
@@ -41,6 +60,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """The same for every attempt of this call, different for every other call."""
     report: Callable[[str], None]
     """Tell the watching clients what is going on; never waits."""
+    skills: SkillAccess | None = None
+    """For the engine's own tools; None where no skill is offered."""
 
     @property
     def tenant(self) -> str:

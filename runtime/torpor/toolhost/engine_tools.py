@@ -1,4 +1,4 @@
-"""Tools of the engine itself, offered to every agent."""
+"""Tools of the engine itself: reading on in long results for every agent, skills for those that have any."""
 
 import re
 from typing import Annotated, Any, Final
@@ -11,9 +11,10 @@ from torpor.toolhost.contract import ToolContext
 from torpor.toolhost.declare import Tool, tool
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.results import page
+from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS, skill_tools
 
 READ_RESULT: Final = "read_result"
-ENGINE_TOOL_NAMES: Final = frozenset({READ_RESULT})
+ENGINE_TOOL_NAMES: Final = frozenset({READ_RESULT, LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
 """What no tool of a home may be called."""
 
 _HANDLE: Final = re.compile(r"[0-9a-f]{64}")
@@ -25,7 +26,7 @@ _OVERLAP_BYTES: Final = 4
 
 def engine_tools(blobs: Blobs, *, options: ToolOptions) -> tuple[Tool[..., Any], ...]:
     """All of them; ``ENGINE_TOOL_NAMES`` are their names."""
-    return (_read_result(blobs, options=options),)
+    return (_read_result(blobs, options=options), *skill_tools(options=options))
 
 
 def _read_result(blobs: Blobs, *, options: ToolOptions) -> Tool[..., Any]:

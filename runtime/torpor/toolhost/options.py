@@ -15,6 +15,8 @@ class ToolOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One call, the wait for a free thread included."""
     result_cap_bytes: Annotated[int, msgspec.Meta(ge=RESULT_CAP_MIN_BYTES)] = 16_384
     """UTF-8 size of a result as the model reads it; a longer one keeps its head and tail and a handle to the whole."""
+    skill_cap_bytes: Annotated[int, msgspec.Meta(ge=RESULT_CAP_MIN_BYTES)] = 65_536
+    """The same for the text of a skill, which is meant to be read whole."""
     worker_threads: Annotated[int, msgspec.Meta(ge=1)] = 8
     """Synchronous tools running at once, those given up but not yet ended included."""
     progress_cap_chars: Annotated[int, msgspec.Meta(ge=1)] = 500

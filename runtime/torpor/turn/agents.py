@@ -3,30 +3,12 @@ conversations."""
 
 from typing import Any
 
-import msgspec
-
-from torpor.conversation.budget import preamble_sections
+from torpor.conversation.budget import encoded_tokens
 from torpor.conversation.view import Preamble, preamble_of
 from torpor.model.contract import Model
-from torpor.records.bounds import Count
+from torpor.model.windows import window_of
 from torpor.toolhost.contract import Toolbox
-
-
-class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``config/agents/<name>.toml``."""
-
-    name: str
-    system: str
-    """The system prompt."""
-    model: dict[str, Any]
-    """``kind`` names the adapter; the rest is the adapter's."""
-    description: str = ""
-    max_tokens: Count = 4096
-    """Of one reply."""
-    tools: tuple[str, ...] = ()
-    """Allow-list; empty for every tool of the home."""
-    default: bool = False
-    """Takes conversations whose first message names no agent."""
+from torpor.turn.definition import AgentDefinition
 
 
 class Agent:
@@ -40,7 +22,16 @@ class Agent:
         self.toolbox = toolbox
         fields = _preamble_fields(definition, model, toolbox)
         self.preamble: Preamble = preamble_of(fields)
-        self.fixed_sections = preamble_sections(fields)
+        self.fixed_sections = {
+            "instructions": encoded_tokens(fields.get("system")),
+            "tools": encoded_tokens(fields["tools"]),
+        }
+
+    @property
+    def budget_tokens(self) -> int:
+        """Of a request and its reply together: what the profile says, or else the model's window."""
+        override = int(self.definition.model.get("window_tokens", 0))
+        return window_of(self.model_name, override=override)
 
     @property
     def fallback(self) -> str:
@@ -50,7 +41,7 @@ class Agent:
     @property
     def model_name(self) -> str:
         """The model that is asked first."""
-        return str(self.definition.model.get("model", self.definition.model["kind"]))
+        return self.definition.model_name
 
     @property
     def name(self) -> str:
@@ -64,7 +55,7 @@ def _preamble_fields(definition: AgentDefinition, model: Model, toolbox: Toolbox
     """Tools sorted by name, the static system prompt as its own block: a prefix that only a change of the home
     moves. A prompt that says nothing is left out, since the API refuses it."""
     return {
-        "model": definition.model.get("model", definition.model["kind"]),
+        "model": definition.model_name,
         "max_tokens": definition.max_tokens,
         **model.request_fields(),
         **({"system": [{"type": "text", "text": definition.system}]} if definition.system.strip() else {}),

@@ -198,7 +198,7 @@ class Interpreter:
                 round=step.round,
                 preamble=state.preamble.digest,
                 link=view.link.hex(),
-                sections=request_sections(agent.fixed_sections, view),
+                sections=request_sections(agent.fixed_sections, turn, view, budget_tokens=agent.budget_tokens),
                 joined=step.joined,
                 model=turn.model,
                 estimated_tokens=estimated_tokens,

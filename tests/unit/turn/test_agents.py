@@ -9,7 +9,8 @@ from tests.support.doubles import FakeToolbox, Ledger, PlayedModel, reads, write
 from tests.support.request_rules import violations
 from torpor.conversation.view import View, request_body
 from torpor.records.blocks import text_block
-from torpor.turn.agents import Agent, AgentDefinition, Agents
+from torpor.turn.agents import Agent, Agents
+from torpor.turn.definition import AgentDefinition
 
 
 def definition(**changes: Any) -> AgentDefinition:

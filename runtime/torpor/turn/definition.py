@@ -1,0 +1,45 @@
+"""What ``config/agents/<name>.toml`` says of an agent."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from torpor.records.bounds import Count
+from torpor.records.context import DEFAULT_LABELS
+
+
+EVERY: Final = "*"
+"""In an allow-list: all there are."""
+
+
+class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``config/agents/<name>.toml``."""
+
+    name: str
+    system: str
+    """The system prompt."""
+    model: dict[str, Any]
+    """``kind`` names the adapter; the rest is the adapter's."""
+    description: str = ""
+    max_tokens: Count = 4096
+    """Of one reply."""
+    tools: tuple[str, ...] = ()
+    """Allow-list; empty for every tool of the home."""
+    skills: tuple[str, ...] = ("*",)
+    """Allow-list by key; ``*`` for every skill of the home."""
+    skill_tools: Literal["advice", "restriction"] = "advice"
+    """What the ``allowed-tools`` of a loaded skill mean: as a restriction, the agent may call nothing but those of the
+    skills in its window and the engine's own tools."""
+    policies: tuple[str, ...] = ()
+    """Ids of policies that are searched for each message; ``*`` for all of the home."""
+    labels: tuple[str, ...] = DEFAULT_LABELS
+    """Sensitivity labels of the context parts that the agent may see."""
+    profile: str = "clinical"
+    """How it may spend its window; one of ``[profiles]``."""
+    default: bool = False
+    """Takes conversations whose first message names no agent."""
+
+    @property
+    def model_name(self) -> str:
+        """The model that is asked first."""
+        return str(self.model.get("model", self.model["kind"]))
