@@ -54,6 +54,8 @@ def fault_of(*, status: int, body: object, headers: Mapping[str, str], model: st
             return BillingRefused(message)
         case "not_found_error":
             return ModelUnknown(f"{message} (model {model!r})")
+        case "exceed_context_size_error":  # llama.cpp
+            return ContextTooLong(message)
         case "request_too_large":
             return RequestTooLarge(message)
         case "invalid_request_error" if any(words in message for words in _TOO_LONG):

@@ -12,30 +12,36 @@ import anyio
 import msgspec
 import structlog
 
-from torpor.clock import Clock
+from torpor.clock import Clock, IdSource
 from torpor.errors import ConfigError, ProviderError
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.circuit import Circuit, CircuitOptions
 from torpor.model.contract import Model
 from torpor.model.keys import read_key
+from torpor.model.local import LocalHost, LocalServer, local_options
+from torpor.model.options import LocalOptions
 from torpor.model.rehearsal import scripted_from
 from torpor.model.windows import window_of
 
-KINDS = ("anthropic", "scripted")
+KINDS = ("anthropic", "local", "scripted")
 _log = structlog.get_logger()
 
 
 class ModelRegistry:
     """Makes models; agents that name one host share its circuit."""
 
-    def __init__(self, *, home: Path, environ: Mapping[str, str], clock: Clock, circuit: CircuitOptions) -> None:
+    def __init__(
+        self, *, home: Path, environ: Mapping[str, str], clock: Clock, ids: IdSource, circuit: CircuitOptions
+    ) -> None:
         self._home = home
         self._environ = environ
         self._clock = clock
+        self._ids = ids
         self._circuit = circuit
         self._circuits: dict[str, Circuit] = {}
         self._hosts: list[AnthropicHost] = []
+        self._local_servers: dict[LocalOptions, LocalServer] = {}
 
     def model(self, table: Mapping[str, Any], *, where: str) -> Model:
         """The model of an agent's ``[model]`` table.
@@ -48,6 +54,8 @@ class ModelRegistry:
                 return scripted_from(table, home=self._home, where=where)
             case "anthropic":
                 return self._anthropic(table, where=where)
+            case "local":
+                return self._local(table, where=where)
             case kind:
                 raise ConfigError(where, key="model.kind", found=kind, expected=f"one of {', '.join(KINDS)}")
 
@@ -70,7 +78,10 @@ class ModelRegistry:
 
     async def _warm(self) -> None:
         for host in self._hosts:
-            await host.warm()
+            try:
+                await host.warm()
+            except ProviderError as exc:
+                _log.error("model.not_loaded", model=host.options.model, why=str(exc))
         for host in self._hosts:
             await _compare_window(host)
 
@@ -87,6 +98,15 @@ class ModelRegistry:
             raise ConfigError(where, key="model key", found="missing", expected=expected)
         circuit = self._circuits.setdefault(options.base_url, Circuit(self._circuit, clock=self._clock))
         host = AnthropicHost(options, key=key, circuit=circuit, clock=self._clock)
+        self._hosts.append(host)
+        return host
+
+    def _local(self, table: Mapping[str, Any], *, where: str) -> Model:
+        options = local_options(table, home=self._home, where=where)
+        if options not in self._local_servers:
+            self._local_servers[options] = LocalServer(options, key=self._ids.new_id() + self._ids.new_id())
+        circuit = self._circuits.setdefault(options.path, Circuit(self._circuit, clock=self._clock))
+        host = LocalHost(self._local_servers[options], circuit=circuit, clock=self._clock)
         self._hosts.append(host)
         return host
 
@@ -122,6 +142,8 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
 
 def is_rehearsed(table: Mapping[str, Any], *, environ: Mapping[str, str], where: str) -> bool:
     """Whether no language model is behind an agent with this ``[model]`` table. Raises: ConfigError."""
+    if table.get("kind") == "local":
+        return False
     if table.get("kind") != "anthropic":
         return True
     options = anthropic_options(table, where=where)
