@@ -1,31 +1,31 @@
 """Any host that speaks the Messages API, through the ``anthropic`` SDK.
 
 The SDK is imported when it is first needed, in a thread, since that takes seconds; ``warm`` does it in the background.
-Its retries are off: the turn loop retries, where that is on record, visible and cancellable. It carries the connection
-and reads the event stream; events are taken raw, and what they mean is decided by ``assemble``.
+Its retries are off: the turn loop retries, where that is on record, visible and cancellable. It carries the connection;
+the body is taken as bytes, its events are found by ``event_stream``, and what they mean is decided by ``assemble``.
 
 A stream must make progress: pings keep a dead one alive for ever, so only other events push its deadline back.
 """
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
 
 from torpor.clock import Clock
 from torpor.errors import ModelUnknown, ProviderError, ProviderUnavailable, StreamLost
 from torpor.model.anthropic_faults import fault_of
-from torpor.model.anthropic_options import AnthropicOptions
+from torpor.model.anthropic_options import AnthropicOptions, fallback_first, request_fields
 from torpor.model.anthropic_wire import WireRequests
 from torpor.model.assemble import Assembler
 from torpor.model.circuit import Circuit
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.model.event_stream import EventSplitter, ServerEvent
 
 _log = structlog.get_logger()
 _CLOSE_S: Final = 1.0
@@ -47,12 +47,7 @@ class AnthropicHost:
 
     def request_fields(self) -> Mapping[str, Any]:
         """See the contract."""
-        fields: dict[str, Any] = {}
-        if self.options.thinking:
-            fields["thinking"] = self.options.thinking
-        if self.options.effort:
-            fields["output_config"] = {"effort": self.options.effort}
-        return fields
+        return request_fields(self.options)
 
     async def warm(self) -> None:
         """Import the SDK and make the client, unless that was done; the first call waits for it.
@@ -72,7 +67,7 @@ class AnthropicHost:
 
     def of_fallback(self) -> "AnthropicHost":
         """A host that asks the fallback first; shares the circuit, not the connections."""
-        options = msgspec.structs.replace(self.options, model=self.options.fallback, fallback="")
+        options = fallback_first(self.options)
         return AnthropicHost(options, key=self._key, circuit=self._circuit, clock=self._clock)
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
@@ -125,14 +120,12 @@ class AnthropicHost:
 
     async def _read(self, response: Any, sink: ReplySink, *, model: str) -> ModelReply:
         """Read the stream to its end, and close it whatever happens."""
-        assembler, deadline_s = Assembler(sink), self.options.progress_deadline_s
+        assembler, splitter, deadline_s = Assembler(sink), EventSplitter(), self.options.progress_deadline_s
         try:
             with anyio.fail_after(deadline_s) as scope:
-                async with aclosing(self._sdk.AsyncStream.raw_events(response)) as events:
-                    async for event in events:
-                        if event.event == "error":
-                            raise self._fault(200, _decoded(event.data), {}, model=model)
-                        if event.data and assembler.take(event.data):
+                async with aclosing(response.aiter_bytes()) as reads:
+                    async for read in reads:
+                        if self._take(splitter.take(read), assembler, model=model):
                             self._circuit.succeeded()
                             # The rest is read so that the connection can serve another call, if it comes soon.
                             allowed_s = _CLOSE_S if assembler.is_over else deadline_s
@@ -144,6 +137,18 @@ class AnthropicHost:
             with anyio.move_on_after(_CLOSE_S, shield=True):
                 await response.aclose()
         return assembler.reply(request_id=response.headers.get("request-id", ""))
+
+    def _take(self, events: Sequence[ServerEvent], assembler: Assembler, *, model: str) -> bool:
+        """The events of one read; whether any is progress. What they say is handed on even if one is a fault."""
+        is_progress = False
+        try:
+            for event in events:
+                if event.name == b"error":
+                    raise self._fault(200, _decoded(event.data), {}, model=model)
+                is_progress = assembler.take(event.data) or is_progress
+        finally:
+            assembler.hand_on()
+        return is_progress
 
     @contextmanager
     def _faults_translated(self, model: str) -> Iterator[None]:
@@ -195,8 +200,8 @@ def _root(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
 
 
-def _decoded(data: str) -> object:
+def _decoded(data: bytes) -> object:
     try:
         return json.loads(data)
     except ValueError:
-        return data
+        return data.decode(errors="replace")

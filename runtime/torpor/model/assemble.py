@@ -1,6 +1,7 @@
 """A reply out of the events of its stream: pure, and strict where the SDK's own helper is lenient.
 
-Text pieces are handed on as they come; a block is handed on when it is complete. Tool input is collected from its raw
+Text is handed on when its reader says so, after each read, so that what came together is shown together; a block is
+handed on when it is complete. Tool input is collected from its raw
 fragments and parsed once, strictly, at the end of its block: fragments may split escapes and characters, and half an
 input must never look like a whole one. Thinking blocks are kept as they came, signature and all.
 """
@@ -74,12 +75,13 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Assembler:
-    """Takes the data of each event in order; ``reply`` once the stream has ended."""
+    """Takes the data of each event in order; ``hand_on`` after each read, ``reply`` once the stream has ended."""
 
     def __init__(self, sink: ReplySink) -> None:
         self._sink = sink
         self._open: dict[int, _OpenBlock] = {}
         self._blocks: list[Block] = []
+        self._unsaid: list[str] = []
         self._unusable: dict[str, str] = {}
         self._dropped: list[str] = []
         self._usage = Usage()
@@ -87,7 +89,7 @@ class Assembler:
         self._stop_reason: str | None = None
         self._is_over = False
 
-    def take(self, data: str) -> bool:
+    def take(self, data: bytes) -> bool:
         """One event; whether it is progress, which a ping is not.
 
         Raises: StreamLost: it is not JSON, or its block is not where the events before it left it.
@@ -114,6 +116,12 @@ class Assembler:
             case _:  # new kinds of events may appear at any time and are to be ignored
                 return event.type != "ping"
         return True
+
+    def hand_on(self) -> None:
+        """Say what came since the last time; nothing of it is lost if no more comes."""
+        if self._unsaid:
+            self._sink.text("".join(self._unsaid))
+            self._unsaid.clear()
 
     @property
     def is_over(self) -> bool:
@@ -161,10 +169,11 @@ class Assembler:
     def _say(self, block: _OpenBlock, text: str) -> None:
         block.pieces.append(text)
         if text:
-            self._sink.text(text)
+            self._unsaid.append(text)
 
     def _end(self, event: _Event) -> None:
         block = self._opened(event)
+        self.hand_on()
         del self._open[event.index]
         if block.type not in _KEPT and not block.type.endswith(("_tool_use", "_tool_result")):
             self._dropped.append(block.type)

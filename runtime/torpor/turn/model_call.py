@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import anyio
 
+from torpor.conversation.graphemes import open_tail
 from torpor.conversation.publish import text_of
 from torpor.conversation.text import clean
 from torpor.errors import ModelTimedOut, ProviderError
@@ -18,30 +19,37 @@ from torpor.turn.storable import THOUGHTS, is_blank, is_unsigned, storable
 
 
 class ReplySoFar:
-    """Implements ``model.contract.ReplySink``: what was said, and the deltas that clients may already see."""
+    """Implements ``model.contract.ReplySink``: what was said, and the deltas that clients may already see.
 
-    __slots__ = ("_blocks", "_call", "_held", "_is_open", "_offset", "_pieces", "_publish")
+    A delta never ends within a character as people see it: the last one is kept back until more text or the end of
+    its block tells that it is complete.
+    """
+
+    __slots__ = ("_blocks", "_call", "_is_open", "_offset", "_pieces", "_publish", "_unseen")
 
     def __init__(self, call: str, *, publish: Callable[[Delta], None]) -> None:
         self._call = call
         self._publish = publish
         self._blocks: list[Block] = []
         self._pieces: list[str] = []
-        self._held: list[str] = []
+        """All text of the block that is being written."""
+        self._unseen: list[str] = []
+        """Text of this block and those before it that nobody has been shown."""
         self._offset = 0
         self._is_open = False
 
     def text(self, piece: str) -> None:
         piece = clean(piece).text
         self._pieces.append(piece)
+        self._unseen.append(piece)
         if self._is_open:
-            self._show(piece)
-        else:
-            self._held.append(piece)
+            self._show()
 
     def block(self, block: Block) -> None:
         self._blocks.append(block)
         self._pieces.clear()
+        if self._is_open:
+            self._show()
 
     @property
     def has_shown(self) -> bool:
@@ -51,9 +59,7 @@ class ReplySoFar:
     def release(self) -> None:
         """The request is durable: what was held back and what follows may be seen."""
         self._is_open = True
-        if self._held:
-            self._show("".join(self._held))
-            self._held.clear()
+        self._show()
 
     def partial(self) -> tuple[Block, ...]:
         """What is worth keeping of a reply that was cut: finished text and thinking, and the text so far.
@@ -71,9 +77,14 @@ class ReplySoFar:
             kept.append(text_block(rest))
         return tuple(kept) if text_of(kept).strip() else ()
 
-    def _show(self, text: str) -> None:
-        self._publish(Delta(call=self._call, offset=self._offset, text=text))
-        self._offset += len(text)
+    def _show(self) -> None:
+        """Publish what nobody has seen, but for a character that may not be complete while its block is not."""
+        text = "".join(self._unseen)
+        end = open_tail(text) if self._pieces else len(text)
+        if end:
+            self._unseen = [text[end:]] if end < len(text) else []
+            self._publish(Delta(call=self._call, offset=self._offset, text=text[:end]))
+            self._offset += end
 
 
 class ModelCall:

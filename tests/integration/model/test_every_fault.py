@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.model.real_host import ANSWER, ORDINARY, TOOL_ROUND, refused, talking_to, two_steps
 from tests.support.engine import Engine
+from torpor.conversation.graphemes import open_tail
 from torpor.conversation.publish import event_of, text_of
 from torpor.records.blocks import head_of
 from torpor.records.ids import ConversationKey
@@ -148,7 +149,8 @@ class Met:
         assert bool(failed[0].retry_at_us) == (not said)
         if said:
             assert isinstance(over, TurnFailed)
-            assert (over.code, text_of(over.partial)) == (code, said)
+            kept = text_of(over.partial)
+            assert (over.code, said in {kept, kept[: open_tail(kept)]}) == (code, True)
             assert over.offers == (Offer.CONTINUE, Offer.RETRY)
         else:
             assert isinstance(over, TurnFinished)

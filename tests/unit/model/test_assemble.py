@@ -51,11 +51,16 @@ def call(*pieces: str, index: int = 0, **fields: Any) -> list[Event]:
     return [begun(block, index), *deltas, ended(index)]
 
 
+def encoded(event: Event) -> bytes:
+    return json.dumps(event).encode()
+
+
 def assembled(*events: Event) -> tuple[ModelReply, Heard]:
     heard = Heard()
     assembler = Assembler(heard)
     for event in events:
-        assembler.take(json.dumps(event))
+        assembler.take(encoded(event))
+        assembler.hand_on()
     return assembler.reply(request_id="req_1"), heard
 
 
@@ -71,6 +76,21 @@ def test_text_is_handed_on_piece_by_piece_and_becomes_one_block() -> None:
     assert heard.blocks == list(reply.blocks)
     assert (reply.stop_reason, reply.model, reply.request_id) == ("end_turn", "m", "req_1")
     assert reply.usage == Usage(input_tokens=5, cache_read_input_tokens=7, output_tokens=3)
+
+
+def test_text_that_came_in_one_read_is_handed_on_in_one_piece_and_before_its_block() -> None:
+    heard = Heard()
+    assembler = Assembler(heard)
+    begin, first, second, end = text("Hel", "lo")
+    for event in (START, begin, first, second):
+        assembler.take(encoded(event))
+    assert heard.pieces == []
+    assembler.hand_on()
+    assembler.hand_on()
+    assert heard.pieces == ["Hello"]
+    assembler.take(encoded(more(type="text_delta", text="!")))
+    assembler.take(encoded(end))
+    assert (heard.pieces, len(heard.blocks)) == (["Hello", "!"], 1)
 
 
 def test_text_that_a_block_begins_with_belongs_to_it() -> None:
@@ -188,8 +208,8 @@ def test_what_a_tool_of_the_hosts_own_left_is_kept() -> None:
 def test_events_and_deltas_that_nobody_knows_are_ignored_and_only_a_ping_is_no_progress() -> None:
     assembler = Assembler(Heard())
     events = [START, {"type": "weather_report", "sky": "blue"}, begun({"type": "text"}), more(type="scent_delta")]
-    assert [assembler.take(json.dumps(event)) for event in (*events, ended(), delta(), STOP)] == [True] * 7
-    assert assembler.take('{"type": "ping"}') is False
+    assert [assembler.take(encoded(event)) for event in (*events, ended(), delta(), STOP)] == [True] * 7
+    assert assembler.take(b'{"type": "ping"}') is False
     assert assembler.is_over
 
 
@@ -231,7 +251,7 @@ def test_a_stream_whose_blocks_do_not_add_up_is_lost(events: list[Event], told: 
 )
 def test_an_event_that_cannot_be_read_loses_the_stream(data: str) -> None:
     with pytest.raises(StreamLost, match="an event of the stream cannot be read"):
-        Assembler(Heard()).take(data)
+        Assembler(Heard()).take(data.encode())
 
 
 ARGUMENTS = st.dictionaries(

@@ -100,6 +100,7 @@ def test_offsets_count_characters_as_people_do_not_bytes() -> None:
     shown: list[Delta] = []
     sink = ReplySoFar("1-1-1", publish=shown.append)
     sink.release()
-    for piece in ("naïve ", "\U0001f600", "!"):
+    for piece in ("naïve ", "\U0001f600", "!\n", "."):
         sink.text(piece)
-    assert [delta.offset for delta in shown] == [0, 6, 7]
+    sink.block(text_block("naïve \U0001f600!\n."))
+    assert [delta.offset for delta in shown] == [0, 5, 6, 9]
