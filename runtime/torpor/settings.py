@@ -6,10 +6,9 @@ over the file and takes its type from the field it sets. All that is wrong is to
 """
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +18,7 @@ from torpor.conversation.steps import StepOptions
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
 from torpor.gateway.options import GatewayOptions
+from torpor.misfits import Words, misfit, read_toml, unreadable
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
 from torpor.policies.options import PolicyOptions
@@ -85,17 +85,7 @@ def read_settings(home: Path, environ: Mapping[str, str]) -> Settings:
     return Settings(home=home, agents=agents, **options)
 
 
-class _Words:
-    """Stands where a quoted value would mislead."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __repr__(self) -> str:
-        return self._words
-
-
-_MISSING: Final = _Words("missing")
+_MISSING: Final = Words("missing")
 
 
 class _Reader:
@@ -110,7 +100,7 @@ class _Reader:
         sections: dict[str, dict[str, Any]] = {}
         for name, table in self._toml(SETTINGS_FILE).items():
             if name not in SECTIONS:
-                self._report(SETTINGS_FILE, name, found=_Words("unknown"), expected=_one_of(name, SECTIONS))
+                self._report(SETTINGS_FILE, name, found=Words("unknown"), expected=_one_of(name, SECTIONS))
             elif not isinstance(table, dict):
                 self._report(SETTINGS_FILE, name, found=table, expected=f"a table [{name}]")
             else:
@@ -122,30 +112,27 @@ class _Reader:
         fields = {_variable(name, key): (name, key) for name in SECTIONS for key in _types_of(SECTIONS[name])}
         for variable in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
             if variable not in fields:
-                self._report("environment", variable, found=_Words("unknown"), expected=_one_of(variable, fields))
+                self._report("environment", variable, found=Words("unknown"), expected=_one_of(variable, fields))
                 continue
             section, key = fields[variable]
             type_ = _types_of(SECTIONS[section])[key]
             try:
                 sections.setdefault(section, {})[key] = _from_text(environ[variable], type_)
             except msgspec.ValidationError as exc:
-                self._report("environment", variable, found=environ[variable], expected=_expectation(exc, type_))
+                expected = misfit(exc, type_).expected
+                self._report("environment", variable, found=environ[variable], expected=expected)
 
     def agents(self) -> tuple[AgentDefinition, ...]:
         """The agents whose files are flawless."""
         agents: list[AgentDefinition] = []
-        files = sorted((self._home / AGENTS_FOLDER).glob("*.toml"))
-        for file in files:
+        for name in self._agent_files():
             known = len(self.problems)
-            where = f"{AGENTS_FOLDER}/{file.name}"
-            values = self._typed(AgentDefinition, self._toml(where), where=where)
+            where = f"{AGENTS_FOLDER}/{name}"
+            values = self._typed(AgentDefinition, self._toml(where, is_needed=True), where=where)
             self._miss_required(AgentDefinition, values, where=where, known=known)
             if len(self.problems) == known:
                 agents.append(AgentDefinition(**values))
-                self._contradict(agents, where=where, stem=file.stem)
-        if not files:
-            expected = "at least one agent; `torpor init DIR` makes a home with one"
-            self._report(str(self._home), f"{AGENTS_FOLDER}/*.toml", found=_MISSING, expected=expected)
+                self._contradict(agents, where=where, stem=name.removesuffix(".toml"))
         return tuple(agents)
 
     def _contradict(self, agents: list[AgentDefinition], *, where: str, stem: str) -> None:
@@ -167,14 +154,14 @@ class _Reader:
         types, values = _types_of(type_), {}
         for key, value in table.items():
             if key not in types:
-                self._report(where, prefix + key, found=_Words("unknown"), expected=_one_of(key, types))
+                self._report(where, prefix + key, found=Words("unknown"), expected=_one_of(key, types))
                 continue
             try:
                 values[key] = msgspec.convert(value, types[key])
             except msgspec.ValidationError as exc:
-                inner = _inner_path(exc)
-                found = _Words("unusable") if inner else value
-                self._report(where, prefix + key + inner, found=found, expected=_expectation(exc, types[key]))
+                why = misfit(exc, types[key])
+                found = Words("unusable") if why.path else value
+                self._report(where, prefix + key + why.path, found=found, expected=why.expected)
         return values
 
     def _miss_required(self, type_: type[msgspec.Struct], values: dict[str, Any], *, where: str, known: int) -> None:
@@ -183,17 +170,31 @@ class _Reader:
             if field.required and field.name not in values and not reported & {field.name, "file", "content"}:
                 self._report(where, field.name, found=_MISSING, expected="a value, since it has no default")
 
-    def _toml(self, name: str) -> dict[str, Any]:
+    def _toml(self, name: str, *, is_needed: bool = False) -> dict[str, Any]:
         """The file's tables; empty when there is no such file, or none that can be read."""
         try:
-            return tomllib.loads((self._home / name).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except OSError as exc:
-            self._report(name, "file", found=_Words(exc.strerror or "unreadable"), expected="a readable file")
-        except ValueError as exc:  # of TOML and of UTF-8 alike
-            self._report(name, "content", found=_Words(f"not TOML ({exc})"), expected="a TOML document")
+            return read_toml(self._home / name, where=name)
+        except FileNotFoundError as exc:
+            if is_needed:
+                self.problems.append(unreadable(exc, where=name))
+        except ConfigError as exc:
+            self.problems.append(exc)
         return {}
+
+    def _agent_files(self) -> list[str]:
+        """Their names in order, readable or not. Reports a folder that cannot be listed, or has none in it."""
+        try:
+            entries = sorted((self._home / AGENTS_FOLDER).iterdir())
+            names = [entry.name for entry in entries if entry.suffix == ".toml" and not entry.name.startswith(".")]
+        except FileNotFoundError:
+            names = []
+        except OSError as exc:
+            self.problems.append(unreadable(exc, where=AGENTS_FOLDER, expected="a folder that this user may read"))
+            return []
+        if not names:
+            expected = "at least one agent; `torpor init DIR` makes a home with one"
+            self._report(str(self._home), f"{AGENTS_FOLDER}/*.toml", found=_MISSING, expected=expected)
+        return names
 
     def _report(self, where: str, key: str, *, found: object, expected: str) -> None:
         self.problems.append(ConfigError(where, key=key, found=found, expected=expected))
@@ -214,7 +215,7 @@ def _from_text(text: str, type_: Any) -> Any:
     except msgspec.ValidationError:
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             value = text
         return msgspec.convert(value, type_)
 
@@ -223,15 +224,3 @@ def _one_of(found: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(found, names, n=1)
     return f"perhaps {near[0]!r}" if near else f"one of {', '.join(names)}"
-
-
-def _inner_path(exc: msgspec.ValidationError) -> str:
-    """Where inside the value the fault lies, as msgspec writes paths; empty for the value itself."""
-    return str(exc).partition(" - at `$")[2].rstrip("`")
-
-
-def _expectation(exc: msgspec.ValidationError, type_: Any) -> str:
-    if get_origin(type_) is Literal:
-        return f"one of {', '.join(map(repr, get_args(type_)))}"
-    text = str(exc).partition(" - at `$")[0].replace("`", "")
-    return text.removeprefix("Expected ").partition(", got ")[0]

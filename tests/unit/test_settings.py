@@ -163,7 +163,39 @@ def test_settings_file_in_another_encoding_is_told(home: Path) -> None:
 def test_settings_file_that_cannot_be_read_is_told(home: Path) -> None:
     (home / "config" / "torpor.toml").mkdir()
 
-    assert problems_of(home) == ["config/torpor.toml: file is Is a directory, expected a readable file"]
+    expected = "expected a file that this user may read"
+    assert problems_of(home) == [f"config/torpor.toml: file is unreadable (is a directory), {expected}"]
+
+
+def test_agents_that_cannot_be_read_are_told_one_by_one(home: Path) -> None:
+    (home / "config" / "agents" / "folder.toml").mkdir()
+    (home / "config" / "agents" / "gone.toml").symlink_to("nowhere")
+    (home / "config" / "agents" / ".#clerk.toml").symlink_to("what an editor leaves")
+
+    assert problems_of(home) == [
+        "config/agents/folder.toml: file is unreadable (is a directory), expected a file that this user may read",
+        "config/agents/gone.toml: file is unreadable (no such file or directory), "
+        "expected a file that this user may read",
+    ]
+
+
+def test_a_folder_of_agents_that_cannot_be_listed_is_told(home: Path) -> None:
+    (home / "config" / "agents" / "clerk.toml").unlink()
+    (home / "config" / "agents").rmdir()
+    (home / "config" / "agents").write_text("a file")
+
+    expected = "expected a folder that this user may read"
+    assert problems_of(home) == [f"config/agents: folder is unreadable (not a directory), {expected}"]
+
+
+def test_text_nested_without_end_is_told_and_never_followed(home: Path) -> None:
+    endless = "[" * 50_000 + "]" * 50_000
+    write_settings(home, f"x = {endless}")
+
+    told = problems_of(home, {"TORPOR__GATEWAY__PORT": endless})
+
+    assert told[0] == "config/torpor.toml: content is nested too deeply, expected a few levels of tables and lists"
+    assert told[1].endswith("expected int")
 
 
 @pytest.mark.parametrize(

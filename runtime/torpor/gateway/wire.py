@@ -12,6 +12,7 @@ import msgspec
 from torpor.conversation.text import clean
 from torpor.errors import BadFrame, ClientError, TorporError, UnknownConversation
 from torpor.gateway.auth import Principal, Scope, is_owner_name
+from torpor.misfits import with_choices
 from torpor.records.frames import Ack, AnyClientFrame, Cancel, ClientFrame, ErrorFrame, Send, Subscribe, Unsubscribe
 from torpor.records.ids import CONVERSATION_ID, ConversationKey
 
@@ -52,7 +53,8 @@ def _decode_lenient(text: str) -> AnyClientFrame:
 
 
 def _bad(exc: Exception) -> BadFrame:
-    return BadFrame(f"frame cannot be read: {clean(str(exc)).text}")
+    said = with_choices(exc, AnyClientFrame) if isinstance(exc, msgspec.ValidationError) else str(exc)
+    return BadFrame(f"frame cannot be read: {clean(said).text}")
 
 
 def _too_deep() -> BadFrame:

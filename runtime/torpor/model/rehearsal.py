@@ -6,7 +6,6 @@ a restart. Texts and arguments may hold placeholders (``model.templates``).
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -28,6 +27,7 @@ from torpor.errors import (
     RequestTooLarge,
     StreamLost,
 )
+from torpor.misfits import Misfit, misfit, read_toml, unreadable
 from torpor.model.options import ScriptedOptions
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
 from torpor.model.templates import Values, placeholders
@@ -133,7 +133,7 @@ def scripted_from(table: Mapping[str, Any], *, home: Path, where: str) -> Script
     try:
         options = msgspec.convert(table, ScriptedOptions)
     except msgspec.ValidationError as exc:
-        raise _unfit(where, "model", exc) from exc
+        raise _unfit(where, "model", misfit(exc, ScriptedOptions)) from exc
     rehearsal = read_rehearsal(home / REHEARSALS_FOLDER / f"{options.rehearsal}.toml", pace_cps=options.pace_cps)
     return ScriptedModel(rehearsal, name=options.model or options.kind)
 
@@ -142,26 +142,19 @@ def read_rehearsal(path: Path, *, pace_cps: float | None = None) -> Rehearsal:
     """Read and check one file. Raises: ConfigError: names the file, the key, what was found and what was expected."""
     where = f"{REHEARSALS_FOLDER}/{path.name}"
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Rehearsal(msgspec.convert(table, RehearsalFile), where=where, pace_cps=pace_cps)
-    except OSError as exc:
-        raise ConfigError(where, key="file", found=exc.strerror, expected="a readable file") from exc
+        table = read_toml(path, where=where)
+    except FileNotFoundError as exc:
+        raise unreadable(exc, where=where) from exc
+    try:
+        file = msgspec.convert(table, RehearsalFile)
     except msgspec.ValidationError as exc:
-        raise _unfit(where, "", exc) from exc
-    except ValueError as exc:  # of TOML and of UTF-8 alike
-        raise ConfigError(where, key="content", found=str(exc), expected="a TOML document") from exc
+        raise _unfit(where, "", misfit(exc, RehearsalFile)) from exc
+    return Rehearsal(file, where=where, pace_cps=pace_cps)
 
 
-def _unfit(where: str, table: str, exc: msgspec.ValidationError) -> ConfigError:
-    """msgspec's finding in our words: ``Expected `str`, got `int` - at `$.rule[0].match```."""
-    said, _, path = str(exc).replace("`", "").partition(" - at ")
-    key = ".".join(filter(None, (table, path.removeprefix("$").removeprefix(".")))) or "content"
-    if unknown := re.fullmatch(r"Object contains unknown field (.+)", said):
-        return ConfigError(where, key=key, found=unknown[1], expected="a key that is known here")
-    if missing := re.fullmatch(r"Object missing required field (.+)", said):
-        return ConfigError(where, key=key, found="incomplete", expected=f"the key {missing[1]!r} in it")
-    expected, _, found = said.removeprefix("Expected ").partition(", got ")
-    return ConfigError(where, key=key, found=found or "unfit", expected=expected)
+def _unfit(where: str, table: str, why: Misfit) -> ConfigError:
+    key = ".".join(filter(None, (table, why.path.removeprefix(".")))) or "content"
+    return ConfigError(where, key=key, found=why.found or "unfit", expected=why.expected)
 
 
 def _pattern(rule: RuleLine, key: str, *, where: str, is_last: bool) -> re.Pattern[str]:

@@ -51,8 +51,8 @@ def load_tools(folder: Path) -> LoadedTools:
     folder that is not there holds no tools.
     """
     loading = _Loading()
-    for path in sorted(folder.glob("*.py")):
-        if path.is_file() and not path.name.startswith("_"):
+    for path in loading.listed(folder):
+        if path.suffix == ".py" and not path.name.startswith(("_", ".")):
             loading.add(path)
     return LoadedTools(tools=tuple(loading.tools.values()), problems=tuple(loading.problems))
 
@@ -73,6 +73,17 @@ class _Loading:
         self.tools: dict[str, Tool[..., Any]] = {}
         self.problems: list[ToolProblem] = []
         self._homes: dict[str, Path] = {}
+
+    def listed(self, folder: Path) -> list[Path]:
+        """What is in ``folder``, in order."""
+        try:
+            return sorted(folder.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            message = f"cannot be listed, {(exc.strerror or 'unusable').lower()}: no tool of this home is offered"
+            self.problems.append(ToolProblem(file=folder.name, line=0, message=message))
+            return []
 
     def add(self, path: Path) -> None:
         try:

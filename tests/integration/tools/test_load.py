@@ -56,8 +56,24 @@ def test_a_folder_that_is_not_there_holds_no_tools(tmp_path: Path) -> None:
 def test_other_files_are_left_alone(folder: Path) -> None:
     module(folder, "_notes.py", "raise RuntimeError")
     module(folder, "data.json", "{}")
-    (folder / "package.py").mkdir()
+    (folder / "package").mkdir()
+    (folder / ".#pay.py").symlink_to("what an editor leaves")
     assert load_tools(folder) == LoadedTools(tools=(), problems=())
+
+
+@pytest.mark.parametrize("name", ["folder.py", "gone.py"])
+def test_what_is_named_like_a_module_and_cannot_be_read_is_told(folder: Path, name: str) -> None:
+    path = folder / name
+    path.mkdir() if name == "folder.py" else path.symlink_to("nowhere")
+    (problem,) = load_tools(folder).problems
+    assert str(problem).startswith(f"tools/{name}: is not loaded, its tools are not offered: ")
+
+
+def test_a_folder_that_cannot_be_listed_is_told(folder: Path) -> None:
+    folder.rmdir()
+    folder.write_text("a file")
+    (problem,) = load_tools(folder).problems
+    assert str(problem) == "tools: cannot be listed, not a directory: no tool of this home is offered"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_rehearsal_that_cannot_be_played_is_told_with_its_file(home: Path) -> No
     ((part, name, detail),) = wrong(home)
 
     assert (part, name) == ("agent", "config/rehearsals/clerk.toml")
-    assert detail.startswith("file is 'No such file or directory'")
+    assert detail.startswith("file is unreadable (no such file or directory)")
 
 
 def test_rehearsal_that_calls_what_its_agent_has_not_is_told(home: Path) -> None:
@@ -105,3 +105,18 @@ def test_variables_are_checked_as_well(home: Path) -> None:
 
     assert (found.part, found.name) == ("settings", "environment")
     assert found.detail.startswith("TORPOR__TURN__CALLS is unknown")
+
+
+@pytest.mark.parametrize(
+    ("option", "detail"),
+    [
+        ('effort = "huge"', "model.effort is 'huge', expected one of 'high', 'low', 'max', 'medium', 'xhigh'"),
+        ('cache_ttl = "2h"', "model.cache_ttl is '2h', expected one of '1h', '5m', 'off'"),
+        ("proxy = 3", "model.proxy is 'int', expected str"),
+    ],
+)
+def test_option_of_a_model_that_does_not_fit_is_told_with_what_would(home: Path, option: str, detail: str) -> None:
+    agent = AGENT.replace("{tools}", "[]").replace('kind = "scripted"', f'kind = "anthropic"\nmodel = "m"\n{option}')
+    (home / "config" / "agents" / "clerk.toml").write_text(agent)
+
+    assert wrong(home) == [("agent", "config/agents/clerk.toml", detail)]

@@ -1,0 +1,155 @@
+"""What came from outside and is not what its type says, told in our words: TOML files, and what msgspec finds.
+
+Above: settings, rehearsals, the options of models, the frames of clients. msgspec names the value of an enum that it
+does not know and not the values that it does; these are looked up here, in the type.
+"""
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from torpor.errors import ConfigError
+
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]*)\]")
+_PLACE: Final = " - at `"
+_NO_CHOICE: Final = re.compile(r"Invalid (?:enum )?value ")
+
+
+class Words(msgspec.Struct, frozen=True):
+    """Stands in an error where a quoted value would mislead."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding of msgspec."""
+
+    path: str
+    """Where inside the value, like ``.model[0].name``; empty for the value itself."""
+    found: str
+    """As msgspec names it; empty where it does not."""
+    expected: str
+
+
+def read_toml(path: Path, *, where: str) -> dict[str, Any]:
+    """The tables of a file.
+
+    Args: where: what the error calls it.
+    Raises: FileNotFoundError. ConfigError: it cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise unreadable(exc, where=where) from exc
+    except RecursionError as exc:
+        found = Words("nested too deeply")
+        raise ConfigError(where, key="content", found=found, expected="a few levels of tables and lists") from exc
+    except ValueError as exc:  # of TOML and of UTF-8 alike
+        raise ConfigError(where, key="content", found=Words(f"not TOML ({exc})"), expected="a TOML document") from exc
+
+
+def unreadable(exc: OSError, *, where: str, expected: str = "a file that this user may read") -> ConfigError:
+    """``exc`` as the fault of the file or folder ``where``."""
+    found = Words(f"unreadable ({(exc.strerror or type(exc).__name__).lower()})")
+    return ConfigError(where, key="folder" if "folder" in expected else "file", found=found, expected=expected)
+
+
+def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
+    """Why a value is no ``type_``, which is what it was converted to."""
+    said, _, place = str(exc).partition(_PLACE)
+    path = place.rstrip("`").removeprefix("$")
+    if choices := _choices(exc, type_):
+        return Misfit(path=path, found=said.partition(" value ")[2].strip("'"), expected=choices)
+    said = said.replace("`", "")
+    if unknown := re.fullmatch(r"Object contains unknown field (.+)", said):
+        return Misfit(path=path, found=unknown[1], expected=_known(path, type_))
+    if missing := re.fullmatch(r"Object missing required field (.+)", said):
+        return Misfit(path=path, found="incomplete", expected=f"the key {missing[1]!r} in it")
+    expected, _, found = said.removeprefix("Expected ").partition(", got ")
+    return Misfit(path=path, found=found, expected=expected)
+
+
+def with_choices(exc: msgspec.ValidationError, type_: Any) -> str:
+    """What msgspec says, and behind a value that is none of a few, which they are."""
+    said, place, path = str(exc).partition(_PLACE)
+    choices = _choices(exc, type_)
+    return f"{said}, expected {choices}{place}{path}" if choices else str(exc)
+
+
+def _choices(exc: msgspec.ValidationError, type_: Any) -> str:
+    said, _, place = str(exc).partition(_PLACE)
+    if not _NO_CHOICE.match(said):
+        return ""
+    values = sorted({str(value) for part in _parts(place.rstrip("`"), type_) for value in _values(part)} - {""})
+    return f"one of {', '.join(map(repr, values))}" if values else ""
+
+
+def _known(path: str, type_: Any) -> str:
+    names = sorted({field.encode_name for part in _parts(path, type_) for field in getattr(part, "fields", ())})
+    return f"one of {', '.join(names)}" if names else "a key that is known here"
+
+
+class _Tag(msgspec.Struct, frozen=True):
+    """The place of a union that says which of its types follows."""
+
+    value: str | int
+
+
+def _parts(path: str, type_: Any) -> list[Any]:
+    """Every type that may stand at ``path``, unions and annotations taken apart."""
+    parts = list(_alternatives(_described(type_)))
+    for name, _ in _STEP.findall(path):
+        parts = [below for part in parts for below in _below(part, name)]
+    return parts
+
+
+def _below(part: Any, name: str) -> Iterator[Any]:
+    """What may stand under the key ``name`` of ``part``, or in it as a list where the name is empty."""
+    match part:
+        case inspect.StructType():
+            if name == part.tag_field and part.tag is not None:
+                yield _Tag(part.tag)
+            for field in part.fields:
+                if field.encode_name == name:
+                    yield from _alternatives(field.type)
+        case inspect.DictType():
+            yield from _alternatives(part.value_type)
+        case inspect.VarTupleType() | inspect.ListType():
+            yield from _alternatives(part.item_type)
+
+
+def _alternatives(part: Any) -> Iterator[Any]:
+    match part:
+        case inspect.Metadata():
+            yield from _alternatives(part.type)
+        case inspect.UnionType():
+            for alternative in part.types:
+                yield from _alternatives(alternative)
+        case _:
+            yield part
+
+
+def _values(part: Any) -> Iterator[Any]:
+    match part:
+        case inspect.EnumType():
+            yield from (member.value for member in part.cls)
+        case inspect.LiteralType():
+            yield from part.values
+        case _Tag():
+            yield part.value
+
+
+@functools.cache
+def _described(type_: Any) -> Any:
+    return inspect.type_info(type_)

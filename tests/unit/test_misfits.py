@@ -1,0 +1,99 @@
+"""TOML files that cannot be read, and what msgspec finds, in our words."""
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from torpor.errors import ConfigError
+from torpor.misfits import misfit, read_toml, with_choices
+
+
+class Mood(enum.Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Cat(msgspec.Struct, tag="cat", forbid_unknown_fields=True):
+    mood: Mood = Mood.GOOD
+    lives: Annotated[int, msgspec.Meta(ge=1, le=9)] = 9
+
+
+class Dog(msgspec.Struct, tag="dog", forbid_unknown_fields=True):
+    size: Literal["", "small", "large"] = ""
+    friends: tuple[Cat, ...] = ()
+    toys: dict[str, Mood] = {}
+
+
+class Home(msgspec.Struct, forbid_unknown_fields=True):
+    pets: list[Cat | Dog] = []
+    street: str = ""
+
+
+def refusal(value: Any) -> msgspec.ValidationError:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert(value, Home)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "found", "expected"),
+    [
+        ({"pets": [{"type": "cow"}]}, ".pets[0].type", "cow", "one of 'cat', 'dog'"),
+        ({"pets": [{"type": "cat", "mood": "odd"}]}, ".pets[0].mood", "odd", "one of 'bad', 'good'"),
+        ({"pets": [{"type": "dog", "size": "huge"}]}, ".pets[0].size", "huge", "one of 'large', 'small'"),
+        (
+            {"pets": [{"type": "dog", "friends": [{"type": "cat", "mood": "odd"}]}]},
+            ".pets[0].friends[0].mood",
+            "odd",
+            "one of 'bad', 'good'",
+        ),
+        ({"pets": [{"type": "dog", "toys": {"ball": "odd"}}]}, ".pets[0].toys[...]", "odd", "one of 'bad', 'good'"),
+        ({"pets": [{"type": "cat", "lives": 10}]}, ".pets[0].lives", "", "int <= 9"),
+        ({"street": 3}, ".street", "int", "str"),
+        ({"town": "x"}, "", "town", "one of pets, street"),
+        ({"pets": [{}]}, ".pets[0]", "incomplete", "the key 'type' in it"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_its_place_and_what_would_fit(
+    value: Any, path: str, found: str, expected: str
+) -> None:
+    why = misfit(refusal(value), Home)
+
+    assert (why.path, why.found, why.expected) == (path, found, expected)
+
+
+def test_the_words_of_msgspec_are_kept_and_the_choices_added() -> None:
+    told = with_choices(refusal({"pets": [{"type": "cat", "mood": "odd"}]}), Home)
+
+    assert told == "Invalid enum value 'odd', expected one of 'bad', 'good' - at `$.pets[0].mood`"
+    assert with_choices(refusal({"street": 3}), Home) == "Expected `str`, got `int` - at `$.street`"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a = " + b"[" * 5_000 + b"]" * 5_000, "x: content is nested too deeply, expected a few levels"),
+        (b"a = ", "x: content is not TOML (Invalid value"),
+        (b"\xff", "x: content is not TOML ('utf-8' codec"),
+        (None, "x: file is unreadable (is a directory), expected a file that this user may read"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told(tmp_path: Path, content: bytes | None, problem: str) -> None:
+    path = tmp_path / "x.toml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+
+    with pytest.raises(ConfigError) as refused:
+        read_toml(path, where="x")
+
+    assert str(refused.value).startswith(problem)
+
+
+def test_a_file_that_is_not_there_is_for_the_caller_to_judge(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_toml(tmp_path / "x.toml", where="x")
