@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -184,13 +185,23 @@ class AnthropicHost:
             max_retries=0,
             timeout=timeout,
             http_client=sdk.DefaultAsyncHttpxClient(
-                proxy=options.proxy or None, verify=has_tls, follow_redirects=False, timeout=timeout
+                proxy=options.proxy or None,
+                trust_env=not _is_this_machine(options.base_url),
+                verify=has_tls,
+                follow_redirects=False,
+                timeout=timeout,
             ),
         )
         return sdk, client
 
     def __repr__(self) -> str:
         return f"<AnthropicHost {self.options.base_url} model={self.options.model} {self._circuit!r}>"
+
+
+def _is_this_machine(url: str) -> bool:
+    """To a proxy that a variable names, the same address would be its own machine."""
+    host = urlsplit(url).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _root(exc: BaseException) -> str:
