@@ -83,12 +83,12 @@ class LocalServer:
         except (ImportError, OSError, RuntimeError) as exc:
             self._fault = f"llama.cpp cannot load {self.options.path}: {exc}"
             raise ModelUnknown(self._fault) from exc
-        _log.info("model.loaded", file=self.options.path, threads=threads, context_tokens=self.options.context_tokens)
+        _log.info("model.loaded", file=self.options.path, threads=threads, window_tokens=self.options.window_tokens)
 
     def _parameters(self, parameters: Any, *, threads: int) -> Any:
         parameters.model.path = self.options.path
         parameters.model_alias = {Path(self.options.path).stem}  # what replies call it, and so the journal
-        parameters.n_ctx = self.options.context_tokens
+        parameters.n_ctx = self.options.window_tokens
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
         parameters.n_parallel = 1
         parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
@@ -114,7 +114,7 @@ class LocalHost(AnthropicHost):
             model=server.options.kind,
             base_url=f"http://{_LOOPBACK}",  # the port is known once it is loaded
             cache_ttl="off",
-            window_tokens=server.options.context_tokens,
+            window_tokens=server.options.window_tokens,
             progress_deadline_s=server.options.progress_deadline_s,
         )
         super().__init__(options, key=server.key, circuit=circuit, clock=clock)

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from torpor.model.windows import LOCAL_TOKENS
 from torpor.records.bounds import Amount, Count, Seconds
 
 
@@ -27,7 +28,7 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A GGUF file; a relative path starts from the home."""
     threads: Amount = 0
     """Cores that a reply may take; 0 takes those that are free when the file is loaded."""
-    context_tokens: Count = 8192
+    window_tokens: Count = LOCAL_TOKENS
     """Of a request and its reply together, up to what the file supports; takes memory once the file is loaded."""
     progress_deadline_s: Seconds = 300.0
     """The longest silence within a reply; a long request is read in silence."""

@@ -7,6 +7,8 @@ from typing import Final
 
 _MILLION: Final = 1_000_000
 _OLDER: Final = 200_000
+LOCAL_TOKENS: Final = 8_192
+"""Of a model on this machine, unless its table says otherwise: memory is taken for all of it."""
 
 WINDOWS: Final = {
     "claude-fable-5": _MILLION,
@@ -21,6 +23,7 @@ WINDOWS: Final = {
     "claude-opus-4": _OLDER,
     "claude-sonnet-4": _OLDER,
     "claude-haiku-4": _OLDER,
+    "local": LOCAL_TOKENS,
 }
 """Tokens by the beginning of the model's id; the longest that fits counts."""
 
