@@ -26,13 +26,18 @@ _NEXT: Final[dict[Role, bytes]] = {role: close + b"," + _OPEN for role, close in
 _LINK_HEAD: Final[dict[Role, bytes]] = {"user": b'["user",', "assistant": b'["assistant",'}
 
 
+FALLBACK: Final = "fallback"
+"""In a preamble: the fallback model and, as fields that replace those of the preamble, what its requests have of their
+own; null leaves one out. Never sent as such."""
+
+
 class Preamble(msgspec.Struct, frozen=True):
     """What stands before the messages: model, limits, system blocks, tool schemas. Stored once when it changes."""
 
     digest: str = ""
     """sha256 of ``body``, hex."""
     body: msgspec.Raw = msgspec.Raw(b"{}")
-    """Canonical JSON object of every request field but ``messages``."""
+    """Canonical JSON object of every request field but ``messages``, and of what ``FALLBACK`` names."""
 
 
 def preamble_of(fields: dict[str, Any]) -> Preamble:
@@ -104,7 +109,21 @@ class View(msgspec.Struct, frozen=True):
     __hash__ = None  # type: ignore[assignment]  # views are compared, never keyed
 
 
-def request_body(preamble: Preamble, view: View) -> bytes:
-    """The whole request as canonical JSON, which is what an audit compares."""
+def request_fields(preamble: Preamble, *, model: str = "") -> dict[str, msgspec.Raw]:
+    """What stands beside the messages of a request.
+
+    Args: model: asked instead of the preamble's; empty for that one.
+    """
     fields = msgspec.json.decode(preamble.body, type=dict[str, msgspec.Raw])
-    return bytes(canonical({**fields, "messages": msgspec.Raw(view.messages())}))
+    fallback = fields.pop(FALLBACK, None)
+    if model:
+        fields["model"] = canonical(model)
+        own = msgspec.json.decode(fallback or b"{}", type=dict[str, msgspec.Raw])
+        if own.get("model") == fields["model"]:
+            fields |= own
+    return {name: value for name, value in fields.items() if bytes(value) != b"null"}
+
+
+def request_body(preamble: Preamble, view: View, *, model: str = "") -> bytes:
+    """The whole request as canonical JSON, which is what an audit compares."""
+    return bytes(canonical({**request_fields(preamble, model=model), "messages": msgspec.Raw(view.messages())}))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.conversation.view import Preamble, View
+from torpor.conversation.view import Preamble, View, request_fields
 from torpor.records.blocks import canonical
 
 PREPARED_MAX: Final = 64
@@ -49,12 +49,11 @@ class WireRequests:
         return b"".join(pieces)
 
     def _prepare(self, preamble: Preamble, model: str) -> bytes:
-        fields: dict[str, Any] = msgspec.json.decode(preamble.body)
-        fields["stream"] = True
-        if model:
-            fields["model"] = model
-        if self._mark is not None and fields.get("system"):
-            fields["system"][-1]["cache_control"] = msgspec.json.decode(b"{" + self._mark + b"}")["cache_control"]
+        fields: dict[str, Any] = {**request_fields(preamble, model=model), "stream": True}
+        if self._mark is not None and "system" in fields:
+            system = msgspec.json.decode(fields["system"])
+            system[-1]["cache_control"] = msgspec.json.decode(b"{" + self._mark + b"}")["cache_control"]
+            fields["system"] = system
         if len(self._prepared) >= PREPARED_MAX:
             del self._prepared[next(iter(self._prepared))]
         head = bytes(canonical(fields))[:-1] + b',"messages":['

@@ -14,8 +14,9 @@ import structlog
 
 from torpor.clock import Clock, IdSource
 from torpor.errors import ConfigError, ProviderError
+from torpor.misfits import misfit
 from torpor.model.anthropic_host import AnthropicHost
-from torpor.model.anthropic_options import AnthropicOptions
+from torpor.model.anthropic_options import FALLBACK_ONLY, AnthropicOptions
 from torpor.model.circuit import Circuit, CircuitOptions
 from torpor.model.contract import Model
 from torpor.model.keys import read_key
@@ -132,8 +133,12 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
     try:
         options = msgspec.convert(table, AnthropicOptions)
     except msgspec.ValidationError as exc:
-        message = str(exc)
-        raise ConfigError(where, key="model", found=message, expected="the options of kind 'anthropic'") from exc
+        why = misfit(exc, AnthropicOptions)
+        raise ConfigError(where, key=f"model{why.path}", found=why.found or "unfit", expected=why.expected) from exc
+    for key in () if options.fallback else FALLBACK_ONLY:
+        if (found := getattr(options, key)) is not None:
+            expected = "a model named by model.fallback, or no such key"
+            raise ConfigError(where, key=f"model.{key}", found=found, expected=expected)
     for key, url in (("base_url", options.base_url), ("proxy", options.proxy or "http://")):
         if not url.startswith(("http://", "https://")):
             raise ConfigError(where, key=f"model.{key}", found=url, expected="a URL of http or https")

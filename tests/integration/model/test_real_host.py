@@ -1,6 +1,7 @@
 """What holds of the real adapter beside its answers to faults: replay, cancellation, circuit, fallback, secrecy."""
 
 import logging
+from typing import Any
 
 import anyio
 import msgspec
@@ -22,12 +23,14 @@ from tests.support.doubles import Ledger, ManualClock
 from torpor.conversation.budget import input_tokens
 from torpor.conversation.publish import text_of
 from torpor.conversation.retry import RetryOptions
+from torpor.conversation.view import Preamble, request_fields
 from torpor.model.circuit import Circuit, CircuitOptions
 from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
     Offer,
+    PreambleChanged,
     TurnCancelled,
     TurnFailed,
     TurnFinished,
@@ -191,6 +194,36 @@ async def test_the_second_model_is_asked_when_the_first_fails_and_the_next_turn_
     asked = [body["model"] for body in api.bodies]
     assert asked == ["claude-haiku-4-5"] * 2 + ["claude-sonnet-4-6"] * 2 + ["claude-haiku-4-5"]
     assert [record.model for record in requested] == ["", "", "claude-sonnet-4-6", "claude-sonnet-4-6", ""]
+    assert refused(api) == []
+
+
+async def test_the_second_model_is_asked_with_its_own_parameters_which_the_journal_holds() -> None:
+    own: dict[str, Any] = {
+        "fallback_thinking": {"type": "adaptive"},
+        "fallback_effort": "low",
+        "fallback_max_tokens": 2048,
+    }
+    async with serving(profile="strict") as api:
+        api.otherwise(two_steps)
+        for number in (1, 2):
+            api.at(number, misbehave("overloaded"))
+        async with talking_to(api, fallback="claude-sonnet-4-6", thinking=THINKING, **own) as engine:
+            await engine.ask("do it")
+            await engine.ask(ORDINARY)
+            (preamble,) = await engine.records_of(PreambleChanged)
+            requested = await engine.records_of(ModelRequested)
+    first = {"model": "claude-haiku-4-5", "max_tokens": 4096, "thinking": THINKING}
+    second = {"model": "claude-sonnet-4-6", "max_tokens": 2048, "thinking": {"type": "adaptive"}}
+    second["output_config"] = {"effort": "low"}
+    others = ("system", "tools", "stream", "messages")
+    parameters = [{name: body[name] for name in body if name not in others} for body in api.bodies]
+    assert parameters == [first, first, second, second, first]
+    stored = Preamble(digest=preamble.digest, body=preamble.body)
+    for record, body in zip(requested, api.bodies, strict=True):
+        told = msgspec.json.decode(msgspec.json.encode(request_fields(stored, model=record.model)))
+        sent = {name: body[name] for name in body if name not in ("stream", "messages")}
+        del sent["system"][-1]["cache_control"]
+        assert told == sent
     assert refused(api) == []
 
 

@@ -4,10 +4,12 @@ import hashlib
 import json
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torpor.conversation.view import Preamble, Role, View, preamble_of, request_body
+from torpor.conversation.view import FALLBACK, Preamble, Role, View, preamble_of, request_body
 from torpor.records.blocks import canonical, text_block
 
 ROLES: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
@@ -131,3 +133,22 @@ def test_a_request_is_the_preamble_with_the_messages_in_canonical_order() -> Non
     body = request_body(preamble_of({"model": "m", "tools": [], "max_tokens": 1}), view)
     assert body == b'{"max_tokens":1,"messages":%b,"model":"m","tools":[]}' % view.messages()
     assert request_body(Preamble(), View()) == b'{"messages":[]}'
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        ("", {"model": "m", "max_tokens": 1, "thinking": {"type": "adaptive"}}),
+        ("second", {"model": "second", "max_tokens": 5}),
+        ("third", {"model": "third", "max_tokens": 1, "thinking": {"type": "adaptive"}}),
+    ],
+)
+def test_a_preamble_says_what_is_different_for_the_fallback(model: str, fields: dict[str, Any]) -> None:
+    first = {"model": "m", "max_tokens": 1, "thinking": {"type": "adaptive"}}
+    preamble = preamble_of(first | {FALLBACK: {"model": "second", "max_tokens": 5, "thinking": None}})
+    assert msgspec.json.decode(request_body(preamble, View(), model=model)) == fields | {"messages": []}
+
+
+def test_without_a_word_on_the_fallback_only_the_model_is_another() -> None:
+    body = request_body(preamble_of({"model": "m", "max_tokens": 1}), View(), model="second")
+    assert msgspec.json.decode(body) == {"model": "second", "max_tokens": 1, "messages": []}

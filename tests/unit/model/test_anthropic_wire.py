@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.request_rules import violations
-from torpor.conversation.view import Preamble, Role, View, preamble_of, request_body
+from torpor.conversation.view import FALLBACK, Preamble, Role, View, preamble_of, request_body
 from torpor.model.anthropic_wire import PREPARED_MAX, WireRequests
 from torpor.records.blocks import canonical, text_block, tool_result_block
 
@@ -118,6 +118,15 @@ def test_another_model_may_be_asked() -> None:
     wire = WireRequests(cache_ttl="5m")
     models = [json.loads(wire.body(PREAMBLE, HI, model=model))["model"] for model in ("", "other", "")]
     assert models == ["m", "other", "m"]
+
+
+def test_the_fallback_is_asked_with_what_the_preamble_says_of_it() -> None:
+    thoughtful = preamble_of(
+        FIELDS | {"thinking": {"type": "adaptive"}, FALLBACK: {"model": "other", "thinking": None}}
+    )
+    first, second = (sent(thoughtful, HI, model=model) for model in ("", "other"))
+    assert first == sent(preamble_of(FIELDS | {"thinking": {"type": "adaptive"}}), HI)
+    assert second == sent(PREAMBLE, HI, model="other")
 
 
 def test_a_preamble_is_prepared_once_and_only_so_many_are_kept() -> None:
