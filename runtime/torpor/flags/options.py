@@ -8,7 +8,7 @@ from torpor.records.bounds import Count, Seconds
 
 
 class FlagOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds and counts; all but the first two and ``contexts_max`` concern a provider from elsewhere."""
+    """Seconds and counts; all but ``contexts_max`` concern a provider from elsewhere."""
 
     provider: str = ""
     """``package.module:factory``, called for an OpenFeature provider; empty for the rules in ``config/flags.toml``."""

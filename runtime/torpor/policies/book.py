@@ -72,14 +72,18 @@ class PolicyBook:
         """
         chosen: list[Excerpt] = []
         left_tokens = budget_tokens
-        for found in self.found(text, ids=ids):
+        fitting = self.found(text, ids=ids)
+        score_min = fitting[0].score * self._options.score_share if fitting else 0.0
+        for found in fitting:
+            if found.score < score_min or len(chosen) == limit:
+                break
             cost_tokens = tokens_of(found.excerpt)
-            if cost_tokens <= left_tokens and len(chosen) < limit:
+            if cost_tokens <= left_tokens:
                 chosen.append(found.excerpt)
                 left_tokens -= cost_tokens
             elif not chosen:
                 beginning = _beginning(found.excerpt, budget_tokens)
-                return (beginning,) if beginning and limit > 0 else ()
+                return (beginning,) if beginning else ()
         return tuple(chosen)
 
     def found(self, text: str, *, ids: frozenset[str] | None = None) -> list[Found]:

@@ -2,14 +2,16 @@
 
 import msgspec
 
-from torpor.records.bounds import Count
+from torpor.records.bounds import Count, Share
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Counts and bytes."""
+    """Counts, bytes and a share."""
 
     excerpts_max: Count = 4
     """Excerpts that one turn is given."""
+    score_share: Share = 0.25
+    """What scores less than this share of the best excerpt is not given."""
     query_words_max: Count = 24
     """Different words of a message that are looked for; the first ones count."""
     file_max_bytes: Count = 262_144
