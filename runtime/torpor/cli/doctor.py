@@ -11,10 +11,12 @@ import msgspec
 
 from torpor import app
 from torpor.cli.folders import home_option
+from torpor.cli.local_model import model_file_option, model_option, with_local_model
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
 from torpor.errors import ConfigError, ProviderError
 from torpor.model.anthropic_host import AnthropicHost
+from torpor.model.local import LocalHost
 from torpor.model.windows import window_of
 from torpor.operations.logs import configure_logs
 from torpor.settings import AGENTS_FOLDER, Settings, read_settings
@@ -48,13 +50,17 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command(short_help="Check keys, models and the network.")
 @home_option
+@model_option
+@model_file_option
 @json_option
-def command(home: Path, *, as_json: bool) -> int:
+def command(home: Path, *, instead: str | None, model_file: Path | None, as_json: bool) -> int:
     """Ask the model of each agent for one token and tell what is wrong; exit with 1 if anything is.
 
     An agent without a key that has a rehearsal is not wrong: it is told as rehearsed.
     """
-    settings = read_settings(home.resolve(), os.environ)
+    settings = with_local_model(
+        read_settings(home.resolve(), os.environ), instead=instead, file=model_file, environ=os.environ
+    )
     configure_logs(msgspec.structs.replace(settings.logs, level="error"))  # what is wrong is told below
     diagnoses = anyio.run(examined, settings, os.environ)
     if as_json:
@@ -124,6 +130,9 @@ async def _diagnosed(agent: str, host: AnthropicHost, *, where: str) -> Diagnosi
         return Diagnosis(
             agent=agent, model=options.model, state="ok", detail=detail, remedy=remedy, window_tokens=window_tokens
         )
+    if isinstance(host, LocalHost):
+        remedy = "name a GGUF file that llama.cpp can load"
+        return Diagnosis(agent=agent, model=options.model, state="wrong", detail=detail, remedy=remedy)
     key = options.key_file or options.key_env
     remedy = _REMEDIES.get(code, "check the options of [model] in {file}").format(key=key, file=where)
     return Diagnosis(agent=agent, model=options.model, state="wrong", detail=detail, remedy=remedy)

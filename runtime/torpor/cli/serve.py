@@ -16,6 +16,7 @@ import msgspec
 
 from torpor import app
 from torpor.cli.folders import data_folder, data_option, home_option, where
+from torpor.cli.local_model import model_file_option, model_option, with_local_model
 from torpor.cli.output import json_option, print_json, program
 from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import configure_logs
@@ -43,16 +44,28 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of the configured one."
 )
+@model_option
+@model_file_option
 @json_option
 def command(
-    home: Path, *, data: Path | None, host: str | None, port: int | None, log_level: str | None, as_json: bool
+    home: Path,
+    *,
+    data: Path | None,
+    host: str | None,
+    port: int | None,
+    log_level: str | None,
+    instead: str | None,
+    model_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Start the engine and serve until Ctrl-C or SIGTERM.
 
     Running turns get their deadline to end; what is cut off goes on at the next start. A second signal ends the process
     at once, which loses nothing that was acknowledged.
     """
-    settings = read_settings(home.resolve(), os.environ)
+    settings = with_local_model(
+        read_settings(home.resolve(), os.environ), instead=instead, file=model_file, environ=os.environ
+    )
     level = settings.logs.level if log_level is None else log_level
     configure_logs(msgspec.structs.replace(settings.logs, level=level))
     folder = data_folder(home, data).resolve()
@@ -131,6 +144,9 @@ def _announce(ready: Announcement, settings: Settings, *, chat: str) -> None:
     click.echo("           (for development: it never expires and may do everything)")
     if real:
         click.echo(f"  models   {', '.join(f'{name}: {model}' for name, model in real.items())}")
+    if any(agent.model["kind"] == "local" for agent in settings.agents):
+        click.echo("\nA small model on this machine says false things with confidence, and cannot decide on tools.")
+        click.echo("It is for trying the engine, and no source of advice on health or anything else that matters.")
     if rehearsed:
         names = ", ".join(rehearsed)
         click.echo(f"\nNo language model is behind {names}: its replies are scripted, played from config/rehearsals.")
@@ -151,7 +167,8 @@ def _by_model(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
             is_scripted = agent.model.get("kind") == "scripted"
             rehearsed[agent.name] = "" if is_scripted else str(agent.model.get("key_env", "ANTHROPIC_API_KEY"))
         else:
-            real[agent.name] = str(agent.model["model"])
+            is_local = agent.model.get("kind") == "local"
+            real[agent.name] = f"{Path(agent.model['path']).name} (local)" if is_local else str(agent.model["model"])
     return rehearsed, real
 
 
