@@ -136,6 +136,7 @@ async def _engine(
             retry=settings.retry,
             turn=settings.turn,
             actor=settings.actor,
+            context=settings.context,
         )
         holder = f"{os.getpid()}-{ids.new_id()}"
         async with (

@@ -14,6 +14,7 @@ import msgspec
 
 from torpor.actor.options import ActorOptions
 from torpor.conversation.retry import RetryOptions
+from torpor.conversation.signals import ContextOptions
 from torpor.conversation.steps import StepOptions
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tools: ToolOptions = ToolOptions()
     flags: FlagOptions = FlagOptions()
     policies: PolicyOptions = PolicyOptions()
+    context: ContextOptions = ContextOptions()
     steps: StepOptions = StepOptions()
     retry: RetryOptions = RetryOptions()
     circuit: CircuitOptions = CircuitOptions()

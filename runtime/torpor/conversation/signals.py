@@ -22,11 +22,13 @@ class ContextOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     record_tokens: Count = 150
     """Text of the selected record."""
     screen_tokens: Count = 40
+    """Text of the screen."""
     role_tokens: Count = 20
+    """Text of the user's role."""
     plan_tokens: Count = 100
-    """A few hundred characters; tools fetch the rest when it is needed."""
+    """Text of the plan; tools fetch the rest when it is needed."""
     action_tokens: Count = 25
-    """Each recent action."""
+    """Text of each recent action."""
     actions_shown: Amount = 5
     """The latest ones."""
     expiry_s: Seconds = 1800.0
