@@ -208,6 +208,18 @@ class ToolFailed(ToolError):
     code = "tool_failed"
 
 
+class SkillFileUnreadable(ToolError):
+    """A file of a skill is not there, or is nothing that can be read to the model."""
+
+    code = "skill_file_unreadable"
+
+    def __init__(self, skill: str, *, path: str, why: str) -> None:
+        super().__init__(f"file {path!r} of skill {skill!r} cannot be read: {why}")
+        self.skill = skill
+        self.path = path
+        self.why = why
+
+
 class ProviderError(TorporError):
     """What a model host answered instead of a reply; the turn loop has one defined answer to each."""
 

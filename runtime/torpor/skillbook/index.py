@@ -1,0 +1,133 @@
+"""The index of skills in a system prompt, within its budget, and the search for what it left out. PURE."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from torpor.conversation.budget import tokens_of_bytes
+from torpor.conversation.graphemes import cut
+from torpor.conversation.markup import element, escaped, group
+from torpor.skillbook.parse import Skill
+
+INDEX_TAG: Final = "available_skills"
+FIRST_SENTENCE_CHARS_MAX: Final = 160
+SHORT_CHARS_MAX: Final = 80
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
+_WORD: Final = re.compile(r"\w+")
+
+
+class IndexText(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the system prompt."""
+
+    text: str
+    """Empty when there is no skill to tell of; the same bytes for the same skills."""
+    listed: tuple[str, ...]
+    """Keys, sorted."""
+    left_out: tuple[str, ...]
+    """Keys of skills that the budget had no room for, sorted; only a search finds them."""
+
+    @property
+    def tokens(self) -> int:
+        """Estimated."""
+        return tokens_of_bytes(len(self.text.encode()))
+
+
+def index_text(skills: Sequence[Skill], *, budget_tokens: int) -> IndexText:
+    """One line for each skill that a model may load, sorted by key.
+
+    Over budget, the descriptions of all are shortened: to their first sentence of at most 160 characters, then to 80,
+    then to nothing. If the keys alone are still too many, those last in the alphabet are left out, and a closing line
+    tells how many and how they are found. That line stands there even where the budget has no room for it.
+    """
+    offered = sorted((skill for skill in skills if skill.model_invocable), key=lambda skill: skill.key)
+    if not offered:
+        return IndexText(text="", listed=(), left_out=())
+    keys = tuple(skill.key for skill in offered)
+    for shorten in (_whole, _first_sentence, _short, _nothing):
+        text = group(INDEX_TAG, [_line(skill, shorten) for skill in offered])
+        if tokens_of_bytes(len(text.encode())) <= budget_tokens:
+            return IndexText(text=text, listed=keys, left_out=())
+    lines = [_line(skill, _nothing) for skill in offered]
+    count = _fitting(lines, budget_tokens=budget_tokens)
+    text = _with_note(lines[:count], left_out=len(lines) - count)
+    return IndexText(text=text, listed=keys[:count], left_out=keys[count:])
+
+
+def line_tokens(skill: Skill) -> int:
+    """Estimated cost of a skill's whole line in an index."""
+    return tokens_of_bytes(len(_line(skill, _whole).encode()) + 1)
+
+
+def search(skills: Sequence[Skill], query: str, *, limit: int) -> tuple[Skill, ...]:
+    """The skills that have words of ``query`` in key, name or description, best first; ties in the order of keys.
+
+    A word counts more in a key or name than in a description, and more whole than as a part of another.
+    """
+    words = set(_words(query))
+    scored = [(_score(skill, words), skill) for skill in skills if skill.model_invocable]
+    found = sorted(((score, skill) for score, skill in scored if score), key=lambda pair: (-pair[0], pair[1].key))
+    return tuple(skill for _, skill in found[:limit])
+
+
+def _line(skill: Skill, shorten: Callable[[str], str]) -> str:
+    return element("skill", escaped(shorten(skill.description)), attributes={"name": skill.key})
+
+
+def _fitting(lines: Sequence[str], *, budget_tokens: int) -> int:
+    """How many of the first lines fit beside the note that tells of the others."""
+    fixed_bytes = len(_with_note([], left_out=len(lines)).encode())
+    for count, line in enumerate(lines):
+        fixed_bytes += len(line.encode()) + 1
+        if tokens_of_bytes(fixed_bytes) > budget_tokens:
+            return count
+    return len(lines)
+
+
+def _with_note(lines: Sequence[str], *, left_out: int) -> str:
+    note = "1 more skill is" if left_out == 1 else f"{left_out} more skills are"
+    return group(INDEX_TAG, [*lines, element("note", f"{note} not listed here; search_skills finds them")])
+
+
+def _whole(description: str) -> str:
+    return description
+
+
+def _first_sentence(description: str) -> str:
+    return _ended(_SENTENCE_END.split(description, maxsplit=1)[0], description, chars_max=FIRST_SENTENCE_CHARS_MAX)
+
+
+def _short(description: str) -> str:
+    return _ended(_SENTENCE_END.split(description, maxsplit=1)[0], description, chars_max=SHORT_CHARS_MAX)
+
+
+def _nothing(_: str) -> str:
+    return ""
+
+
+def _ended(text: str, whole: str, *, chars_max: int) -> str:
+    """``text``, with an ellipsis where it was cut in the middle of a sentence."""
+    if len(text) <= chars_max:
+        return text
+    return cut(text, chars_max=chars_max - 1).rstrip() + "…"
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " "))
+
+
+def _score(skill: Skill, words: set[str]) -> int:
+    heading = _words(f"{skill.key} {skill.name}")
+    description = _words(skill.description)
+    return sum(3 * _match(word, heading, whole=4) + _match(word, description, whole=3) for word in words)
+
+
+def _match(word: str, among: list[str], *, whole: int) -> int:
+    if word in among:
+        return whole
+    # Scripts without blanks have a sentence for a word.
+    is_long = len(word) >= 3 or not word.isascii()
+    return int(is_long and any(word in other for other in among))
