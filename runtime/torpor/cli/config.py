@@ -9,12 +9,15 @@ import msgspec
 
 from torpor import app
 from torpor.cli.folders import home_option
+from torpor.cli.gates import flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
 from torpor.errors import ConfigError
+from torpor.flags.options import FlagOptions
 from torpor.model.registry import ModelRegistry
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
-from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, SettingsInvalid, read_settings
+from torpor.policies.options import PolicyOptions
+from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInvalid, read_settings
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.turn.definition import AgentDefinition
@@ -24,10 +27,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a home, or one thing that is wrong in it."""
 
     part: str
-    """``settings``, ``agent``, ``rehearsal`` or ``tool``."""
+    """``settings``, ``agent``, ``rehearsal``, ``tool``, ``flag`` or ``policy``."""
     name: str
     ok: bool
     detail: str
+    doubtful: bool = False
+    """Perhaps not as it was meant; no fault."""
+
+    @property
+    def state(self) -> str:
+        return "WRONG" if not self.ok else "doubtful" if self.doubtful else "ok"
 
 
 @click.group(short_help="Check the configuration of a home.")
@@ -39,13 +48,16 @@ def command() -> None:
 @home_option
 @json_option
 def check(home: Path, *, as_json: bool) -> int:
-    """Read settings, variables, agents, their scripts and the tools; exit with 1 if anything is wrong."""
+    """Read settings, variables, agents, their scripts, tools, flags and policies; exit with 1 if anything is wrong.
+
+    What is doubtful, such as a flag that gates nothing, is told and is no fault.
+    """
     findings = list(findings_of(home, os.environ))
     if as_json:
         for finding in findings:
             print_json(finding)
     else:
-        rows = [(found.part, found.name, "ok" if found.ok else "WRONG", found.detail) for found in findings]
+        rows = [(found.part, found.name, found.state, found.detail) for found in findings]
         print_table(("PART", "NAME", "STATE", "DETAIL"), rows)
     return 0 if all(finding.ok for finding in findings) else 1
 
@@ -53,6 +65,7 @@ def check(home: Path, *, as_json: bool) -> int:
 def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Everything in ``home``, what is wrong in its place."""
     loaded = load_tools(home / "tools")
+    settings = None
     try:
         settings = read_settings(home, environ)
     except SettingsInvalid as exc:
@@ -70,6 +83,18 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     for trouble in loaded.problems:
         place = f"{trouble.file}:{trouble.line}" if trouble.line else trouble.file
         yield Finding(part="tool", name=place, ok=False, detail=trouble.message)
+    yield from _gates(home, loaded, settings)
+
+
+def _gates(home: Path, loaded: LoadedTools, settings: Settings | None) -> Iterator[Finding]:
+    """Flags and policies; by the default options where the settings are wrong."""
+    tools = {tool.name for tool in loaded.tools} | ENGINE_TOOL_NAMES
+    agents = {file.stem for file in (home / AGENTS_FOLDER).glob("*.toml")}
+    flags, policies = (settings.flags, settings.policies) if settings else (FlagOptions(), PolicyOptions())
+    for found in (*flags_in(home, tools=tools, agents=agents, options=flags), *policies_in(home, policies)):
+        yield Finding(
+            part=found.part, name=found.name, ok=not found.is_wrong, detail=found.detail, doubtful=found.is_doubtful
+        )
 
 
 def _agent(agent: AgentDefinition, *, models: ModelRegistry, home: Path, loaded: LoadedTools) -> Iterator[Finding]:
