@@ -23,6 +23,7 @@ from torpor.misfits import Words, misfit, read_toml, unreadable
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
 from torpor.policies.options import PolicyOptions
+from torpor.skillbook.options import SkillOptions
 from torpor.store.options import StoreOptions
 from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.options import ToolOptions
@@ -42,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """In order of their names; at least one, and at most one of them the default."""
     store: StoreOptions = StoreOptions()
     tools: ToolOptions = ToolOptions()
+    skills: SkillOptions = SkillOptions()
     flags: FlagOptions = FlagOptions()
     policies: PolicyOptions = PolicyOptions()
     context: ContextOptions = ContextOptions()
