@@ -11,7 +11,9 @@ import msgspec
 from torpor.records.blocks import Block, head_of
 from torpor.records.journal import (
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -21,6 +23,7 @@ from torpor.records.journal import (
     Outcome,
     PreambleChanged,
     Record,
+    SkillLoaded,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -67,9 +70,42 @@ def _preamble(record: PreambleChanged) -> Description:
     return f"preamble {record.digest[:12]}: model {body.model!r}, {_count(tools, 'tool')}", facts, ""
 
 
+def _context_changed(record: ContextChanged) -> Description:
+    content = msgspec.json.encode(record.context).decode()
+    told = msgspec.to_builtins(record.context)
+    size = _size_bytes(content)
+    facts: Facts = {
+        "version": record.version,
+        "principal": record.principal,
+        "parts": sorted(told),
+        "size_bytes": size,
+    }
+    parts = ", ".join(sorted(told)) or "nothing"
+    return f"context version {record.version} from {record.principal!r}: {parts} ({size} bytes)", facts, content
+
+
+def _flags_pinned(record: FlagsPinned) -> Description:
+    off = [decision.key for decision in record.decisions if not decision.value]
+    facts: Facts = {"digest": record.digest, "decisions": msgspec.to_builtins(record.decisions)}
+    which = f": {', '.join(off)}" if off else ""
+    return f"flags pinned, {len(off)} of {len(record.decisions)} off{which}", facts, ""
+
+
 def _prepared(record: TurnPrepared) -> Description:
     messages = list(record.messages)
-    return f"turn begun with {', '.join(map(repr, messages))}", {"messages": messages}, ""
+    facts: Facts = {
+        "messages": messages,
+        "sections": record.sections,
+        "labels": list(record.labels),
+        "withheld": list(record.withheld),
+        "policies": list(record.policies),
+    }
+    tokens = ", ".join(f"{section} {tokens} tokens" for section, tokens in record.sections.items())
+    beside = f", beside them {tokens}" if tokens else ""
+    policies = f", policies {', '.join(record.policies)}" if record.policies else ""
+    withheld = f", {', '.join(record.withheld)} withheld" if record.withheld else ""
+    summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{policies}{withheld}"
+    return summary, facts, _said((*record.signal, *record.turn_only))
 
 
 def _attempt(record: AttemptStarted) -> Description:
@@ -89,10 +125,13 @@ def _requested(record: ModelRequested) -> Description:
         "joined": list(record.joined),
         "model": record.model,
         "estimated_tokens": tokens,
+        "budget_tokens": record.budget_tokens,
+        "over": list(record.over),
     }
     joined = f", joined by {', '.join(map(repr, record.joined))}" if record.joined else ""
     whom = f"model {record.model!r}" if record.model else "model"
-    return f"{whom} asked, round {record.round} (about {tokens} tokens{joined})", facts, ""
+    over = f", over its allotment of {', '.join(record.over)}" if record.over else ""
+    return f"{whom} asked, round {record.round} (about {tokens} tokens{joined}{over})", facts, ""
 
 
 def _replied(record: ModelReplied) -> Description:
@@ -159,6 +198,17 @@ def _tool_finished(record: ToolFinished) -> Description:
     }
     cut = ", cut to fit" if record.handle else ""
     return f"tool {record.name} {_OUTCOMES[record.outcome]} ({size} bytes{cut})", facts, content
+
+
+def _skill_loaded(record: SkillLoaded) -> Description:
+    facts: Facts = {
+        "call_id": record.call_id,
+        "skill": record.skill,
+        "digest": record.digest,
+        "allowed_tools": list(record.allowed_tools),
+        "tokens": record.tokens,
+    }
+    return f"skill {record.skill} loaded (about {record.tokens} tokens)", facts, ""
 
 
 def _late_result(record: LateResult) -> Description:
@@ -253,6 +303,8 @@ _OUTCOMES: Final = {
 _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ConversationCreated: _created,
     MessageReceived: _received,
+    ContextChanged: _context_changed,
+    FlagsPinned: _flags_pinned,
     PreambleChanged: _preamble,
     TurnPrepared: _prepared,
     AttemptStarted: _attempt,
@@ -261,6 +313,7 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
+    SkillLoaded: _skill_loaded,
     LateResult: _late_result,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cancelled,

@@ -3,11 +3,15 @@
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
 from torpor.records.blocks import canonical, text_block, tool_result_block
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
     Effect,
+    FlagDecision,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -16,6 +20,7 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     PreambleChanged,
+    SkillLoaded,
     StepKind,
     ToolFinished,
     ToolStarted,
@@ -43,8 +48,41 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
             cleaned=2,
         ),
     ),
+    (
+        0,
+        ContextChanged(
+            context=WorkingContext(
+                record=SelectedRecord(type="patient", id="4711", text=SECRET, label="personal"),
+                screen=ContextPart(text=SECRET, label="public"),
+            ),
+            version=1,
+            principal="ada",
+        ),
+    ),
+    (
+        0,
+        FlagsPinned(
+            digest="f" * 64,
+            decisions=(
+                FlagDecision(key="memory", value=False, variant="off", reason="TARGETING_MATCH"),
+                FlagDecision(key="tool.pay", value=True),
+            ),
+        ),
+    ),
     (0, PreambleChanged(digest="a" * 64, body=canonical({"model": "scripted", "tools": [{"name": "pay"}]}))),
-    (0, TurnPrepared(turn=1, messages=(MessageId("m1"),))),
+    (
+        0,
+        TurnPrepared(
+            turn=1,
+            messages=(MessageId("m1"),),
+            signal=(text_block(SECRET),),
+            turn_only=(text_block(SECRET),),
+            sections={"envelope": 20, "policy_excerpts": 60},
+            withheld=("personal",),
+            labels=("public",),
+            policies=("refunds@3",),
+        ),
+    ),
     (
         0,
         ModelRequested(
@@ -78,6 +116,7 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
             handle="h",
         ),
     ),
+    (0, SkillLoaded(turn=1, call_id=PAY, skill="refunds", digest="e" * 64, allowed_tools=("pay",), tokens=300)),
     (
         0,
         ModelFailed(

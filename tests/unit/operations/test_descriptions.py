@@ -7,9 +7,12 @@ import msgspec
 from tests.unit.operations.example import PAY, SECRET, journal
 from torpor.operations.descriptions import Facts, describe
 from torpor.records.blocks import canonical, text_block
+from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
+    ContextChanged,
     Effect,
+    FlagsPinned,
     JournalRecord,
     MessageReceived,
     ModelReplied,
@@ -18,6 +21,7 @@ from torpor.records.journal import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    TurnPrepared,
 )
 
 
@@ -45,13 +49,17 @@ def test_every_record_is_told_in_one_line() -> None:
     assert [summary_of(record) for record in journal()] == [
         "conversation created for agent 'rehearsal'",
         "message 'm1' from 'ada' (17 bytes, steer when busy, 2 characters replaced)",
+        "context version 1 from 'ada': record, screen (142 bytes)",
+        "flags pinned, 1 of 2 off: memory",
         "preamble aaaaaaaaaaaa: model 'scripted', 1 tool",
-        "turn begun with 'm1'",
+        "turn begun with 'm1', beside them envelope 20 tokens, policy_excerpts 60 tokens, policies refunds@3,"
+        " personal withheld",
         "model asked, round 1 (about 42 tokens)",
         "model replied, tool_use, asks for pay (42 tokens in, 32 of them cached, 5 out)",
         "tool pay started (write)",
         "attempt 2 at run_tools of round 1",
         "tool pay ended with its outcome unknown (17 bytes, cut to fit)",
+        "skill refunds loaded (about 300 tokens)",
         "model failed, model_unavailable: no route, asked again in 2 s as model 'other'",
         "turn failed, model_unavailable: no route",
         "tool pay of turn 1 succeeded after all",
@@ -70,6 +78,11 @@ def test_what_is_ordinary_is_not_mentioned() -> None:
     assert summary_of(ModelReplied(call="c", round=1, blocks=said, stop_reason="end_turn")) == (
         "model replied, end_turn (0 tokens in, 0 out)"
     )
+    assert summary_of(TurnPrepared(turn=1, messages=(MessageId("m"),))) == "turn begun with 'm'"
+    assert summary_of(FlagsPinned(digest="d", decisions=())) == "flags pinned, 0 of 0 off"
+    assert summary_of(ContextChanged(context=WorkingContext(), version=2, principal="ada")) == (
+        "context version 2 from 'ada': nothing (2 bytes)"
+    )
     assert (
         summary_of(PreambleChanged(digest="d" * 64, body=canonical({}))) == "preamble dddddddddddd: model '', 0 tools"
     )
@@ -83,6 +96,15 @@ def test_messages_that_join_a_turn_are_named() -> None:
     assert summary_of(asked) == "model asked, round 2 (about 3 tokens, joined by 'm2', 'm3')"
 
 
+def test_a_request_that_exceeds_its_profile_says_where() -> None:
+    asked = ModelRequested(
+        call="c", round=1, preamble="p", link="l", sections={"history": 3}, budget_tokens=8_000, over=("conversation",)
+    )
+
+    assert summary_of(asked) == "model asked, round 1 (about 3 tokens, over its allotment of conversation)"
+    assert (facts_of(asked)["budget_tokens"], facts_of(asked)["over"]) == (8_000, ["conversation"])
+
+
 def test_neither_line_nor_facts_hold_what_was_said() -> None:
     told = [(summary_of(record), facts_of(record)) for record in journal()]
 
@@ -92,6 +114,8 @@ def test_neither_line_nor_facts_hold_what_was_said() -> None:
 def test_content_holds_what_was_said() -> None:
     assert {type(record).__name__ for record in journal() if SECRET in content_of(record)} == {
         "MessageReceived",
+        "ContextChanged",
+        "TurnPrepared",
         "ModelReplied",
         "ToolFinished",
         "LateResult",
