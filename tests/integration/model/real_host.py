@@ -8,10 +8,12 @@ from tests.support.doubles import FakeTool, Ledger, ManualClock, writes
 from tests.support.engine import Engine, running_engine
 from torpor.clock import Clock
 from torpor.conversation.retry import RetryOptions
+from torpor.conversation.steps import StepOptions
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.circuit import Circuit, CircuitOptions
 from torpor.store.in_memory import MemoryData
+from torpor.turn.options import TurnOptions
 from torpor_fake_api.scripting.replies import Reply, ToolUse, says
 from torpor_fake_api.scripting.script import Asked
 from torpor_fake_api.server import FakeApi
@@ -53,6 +55,8 @@ async def talking_to(
     retry: RetryOptions = SOON,
     tools: Sequence[FakeTool] = (),
     host: AnthropicHost | None = None,
+    steps: StepOptions | None = None,
+    turn: TurnOptions | None = None,
     **options: Any,
 ) -> AsyncIterator[Engine]:
     """An engine that asks ``api``."""
@@ -61,7 +65,14 @@ async def talking_to(
     table = {"kind": "anthropic", "model": MODEL, **options}
     try:
         async with running_engine(
-            host=model, table=table, data=data, ledger=ledger, retry=retry, tools=(writes("pay"), *tools)
+            host=model,
+            table=table,
+            data=data,
+            ledger=ledger,
+            retry=retry,
+            steps=steps,
+            turn=turn,
+            tools=(writes("pay"), *tools),
         ) as engine:
             yield engine
     finally:

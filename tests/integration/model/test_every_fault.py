@@ -1,31 +1,37 @@
 """Every fault at every position of a two-step turn: one defined end, and nothing that a later request trips over."""
 
-from functools import partial
+import re
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import anyio
 import pytest
 
-from tests.integration.model.real_host import ANSWER, ORDINARY, TOOL_ROUND, refused, talking_to, two_steps
+from tests.integration.model.real_host import ANSWER, ORDINARY, TOOL_ROUND, host_of, refused, talking_to, two_steps
+from tests.support.doubles import ManualClock
 from tests.support.engine import Engine
 from torpor.conversation.graphemes import open_tail
 from torpor.conversation.publish import event_of, text_of
+from torpor.model.circuit import Circuit, CircuitOptions
 from torpor.records.blocks import head_of
+from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     JournalRecord,
     ModelFailed,
     ModelReplied,
     Offer,
+    Outcome,
     ToolFinished,
     TurnFailed,
     TurnFinished,
     TurnRefused,
 )
+from torpor.turn.options import TurnOptions
 from torpor_fake_api.scripting.catalogue import CATALOGUE, every, misbehave
 from torpor_fake_api.scripting.replies import Reply
 from torpor_fake_api.scripting.script import Asked
-from torpor_fake_api.server import FakeApi, serving
+from torpor_fake_api.server import serving
 
 Kind = TypeVar("Kind", bound=JournalRecord)
 RETRY, NOTHING = (Offer.RETRY,), ()
@@ -70,8 +76,10 @@ PASSING: Final = {
 """Is asked again while nothing was shown; ends the turn with what was said as partial otherwise."""
 REFUSED: Final = {"refusal", "refusal_after_text"}
 STALLS: Final = {"stall", "stall_with_pings"}
-EVERY: Final = [("asyncio", name, at) for name, at in every()]
-FIRST: Final = [("trio", name, row.positions[0]) for name, row in CATALOGUE.items()]
+STALLS_S: Final = 1.0
+"""Long for a fault that is waited for, and for everything else that happens meanwhile."""
+EVERYWHERE: Final = [("asyncio", name, row.positions) for name, row in CATALOGUE.items()]
+FIRST: Final = [("trio", name, row.positions[:1]) for name, row in CATALOGUE.items()]
 """What differs between the backends is how a connection ends, which one position shows."""
 HARMLESS: Final = {
     *("length_too_long", "trickle", "unknown_event", "unknown_delta", "unknown_block", "empty_reply", "empty_text"),
@@ -93,43 +101,95 @@ def test_the_table_names_every_fault() -> None:
     assert {name for name, _ in every()} == {*FAILED, *PASSING, *REFUSED, *HARMLESS}
 
 
-@pytest.mark.parametrize(("anyio_backend", "name", "at"), [*EVERY, *FIRST])
-async def test_a_fault_has_one_defined_end_and_leaves_a_conversation_that_works(name: str, at: str) -> None:
-    deadline_s = 0.4 if name in STALLS else 10.0
-    async with serving(profile="strict") as api, talking_to(api, progress_deadline_s=deadline_s) as engine:
-        for place, over in enumerate((TOOL_ROUND, ANSWER), start=1):
-            met = Met(api, engine, conversation=f"c_{place}")
-            api.otherwise(partial(met.replies, number=place, with_=misbehave(name, at=at, over=over)))
-            await met.turn("do it")
-            met.judge(name, at)
-            await met.turn(ORDINARY)
-            met.judge_ordinary()
+@pytest.mark.parametrize(
+    ("anyio_backend", "name", "positions"),
+    [pytest.param(*row, id=f"{row[0]}-{row[1]}") for row in (*EVERYWHERE, *FIRST)],
+)
+async def test_a_fault_has_one_defined_end_and_leaves_a_conversation_that_works(
+    name: str, positions: tuple[str, ...]
+) -> None:
+    """At every position of the first reply of a turn and of the one behind its tool round, side by side."""
+    clock = ManualClock()
+    circuit = Circuit(CircuitOptions(failures_max=1_000), clock=clock)
+    deadline_s = STALLS_S if name in STALLS else 10.0
+    async with serving(profile="strict") as api:
+        host = host_of(api, clock=clock, circuit=circuit, progress_deadline_s=deadline_s)
+        async with talking_to(api, host=host, turn=TurnOptions(model_calls_max=64, cancel_grace_s=0.0)) as engine:
+            met = {
+                f"c_{place}_{number}": Met(
+                    engine, f"c_{place}_{number}", number=number, fault=misbehave(name, at=at, over=over)
+                )
+                for place, at in enumerate(positions)
+                for number, over in enumerate((TOOL_ROUND, ANSWER), start=1)
+            }
+            api.otherwise(lambda asked: met[conversation_of(asked)].reply(asked))
+            async with anyio.create_task_group() as tasks:
+                for conversation, one in met.items():
+                    tasks.start_soon(one.go_through, name, positions[int(conversation.split("_")[1])])
+            done = [record.outcome for one in met.values() for record in one.of(ToolFinished)]
+            assert len(engine.ledger.of("started")) == done.count(Outcome.SUCCEEDED)
         assert refused(api) == []
+
+
+def conversation_of(asked: Asked) -> str:
+    """The user names it in every message."""
+    named = re.search(r"c_\d+_\d+", str(asked.body["messages"]))
+    assert named is not None
+    return named[0]
+
+
+class Ends:
+    """Implements ``bus.contract.Subscriber``: tells when a turn is over."""
+
+    def __init__(self) -> None:
+        self.is_over = anyio.Event()
+
+    def on_records(self, key: ConversationKey, records: Sequence[JournalRecord]) -> None:
+        if any(isinstance(record, TurnFinished | TurnFailed | TurnRefused) for record in records):
+            self.is_over.set()
+
+    def on_delta(self, key: ConversationKey, delta: Delta) -> None: ...
+
+    def on_progress(self, key: ConversationKey, progress: Progress) -> None: ...
 
 
 class Met:
     """One conversation that meets a fault."""
 
-    def __init__(self, api: FakeApi, engine: Engine, *, conversation: str) -> None:
+    def __init__(self, engine: Engine, conversation: str, *, number: int, fault: Reply) -> None:
+        """Args: number: of the request that gets ``fault``; the others get a turn in two steps."""
         self._engine = engine
+        self._conversation = conversation
+        self._number = number
+        self._fault = fault
         self._key = ConversationKey("acme", "ann", conversation)
         self._requests = 0
         self._heard = engine.watch(self._key)
         self._records: tuple[JournalRecord, ...] = ()
 
-    def replies(self, asked: Asked, *, number: int, with_: Reply) -> Reply:
-        """A turn in two steps, of whose requests the ``number``-th gets another reply."""
+    def reply(self, asked: Asked) -> Reply:
         self._requests += 1
-        return with_ if self._requests == number else two_steps(asked)
+        return self._fault if self._requests == self._number else two_steps(asked)
+
+    async def go_through(self, name: str, at: str) -> None:
+        await self.turn("do it")
+        self.judge(name, at)
+        await self.turn(ORDINARY)
+        self.judge_ordinary()
 
     async def turn(self, text: str) -> None:
+        ends = Ends()
+        self._engine.bus.subscribe(self._key, ends)
         with anyio.fail_after(20):
-            await self._engine.ask(text, key=self._key)
+            await self._engine.send(f"{text} in {self._conversation}", key=self._key)
+            await ends.is_over.wait()
+            await self._engine.rested(self._key)
+        self._engine.bus.unsubscribe(self._key, ends)
         self._records = await self._engine.records(self._key)
 
     def judge(self, name: str, at: str) -> None:
         """The turn has ended as the tables say."""
-        over, failed = self._records[-1], self._of(ModelFailed)
+        over, failed = self._records[-1], self.of(ModelFailed)
         if name in FAILED:
             assert isinstance(over, TurnFailed)
             assert (over.code, over.offers, over.partial) == (*FAILED[name], ())
@@ -157,13 +217,14 @@ class Met:
 
     def judge_ordinary(self) -> None:
         """The turn behind it is an ordinary one, each call has one result, and events follow the journal."""
-        assert self._of(TurnFinished)[-1].turn == 2
-        replies = self._of(ModelReplied)
+        assert self.of(TurnFinished)[-1].turn == 2
+        replies = self.of(ModelReplied)
         assert text_of(replies[-1].blocks) == "It rains today."
-        calls = [block for reply in replies for block in reply.blocks if head_of(block).type == "tool_use"]
-        assert len(calls) == len(self._of(ToolFinished))
+        calls = [reply for reply in replies for block in reply.blocks if head_of(block).type == "tool_use"]
+        assert {reply.stop_reason for reply in calls} <= {"tool_use"}
+        assert len(calls) == len(self.of(ToolFinished))
         told = [event for record in self._records if (event := event_of(record)) is not None]
         assert [event_of(record) for record in self._heard.records] == told
 
-    def _of(self, kind: type[Kind]) -> list[Kind]:
+    def of(self, kind: type[Kind]) -> list[Kind]:
         return [record for record in self._records if isinstance(record, kind)]
