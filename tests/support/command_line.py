@@ -87,6 +87,19 @@ class Command:
         finally:
             server.stop()
 
+    def sending(self, *arguments: str) -> "Sending":
+        """A ``torpor send`` that runs beside the test."""
+        process = subprocess.Popen(
+            [*_TORPOR, "send", *arguments],
+            cwd=self.directory,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return Sending(process)
+
     def chat(self, *arguments: str) -> "Terminal":
         """A chat on a terminal of its own."""
         return Terminal([*_TORPOR, "chat", *arguments], cwd=self.directory, env=self.environ)
@@ -104,6 +117,11 @@ class ServerProcess:
     @property
     def port(self) -> str:
         return self.ready["url"].rpartition(":")[2]
+
+    @property
+    def where(self) -> list[str]:
+        """The options with which a client finds this very server."""
+        return ["--url", self.ready["url"], "--token", self.ready["token"]]
 
     def start(self) -> None:
         """Start it, on its old port if it had one, and return when it is ready."""
@@ -137,6 +155,30 @@ class ServerProcess:
         assert process.stdout is not None
         process.stdout.close()
         return code
+
+
+class Sending:
+    """A ``torpor send`` on its way, and what it has said on standard error."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._said: list[str] = []
+
+    def until(self, text: str) -> None:
+        """Return when a line has said ``text``."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.append(line)
+            if text in line:
+                return
+        raise AssertionError(f"{text!r} was not said: {self._said}")
+
+    def end(self, *, code: int) -> subprocess.CompletedProcess[str]:
+        """Wait for its end, which must have the exit code ``code``."""
+        out, err = self._process.communicate(timeout=DEADLINE_S)
+        said = "".join([*self._said, err])
+        assert self._process.returncode == code, f"{self._process.returncode}\n{out}\n{said}"
+        return subprocess.CompletedProcess(self._process.args, code, out, said)
 
 
 class Terminal:

@@ -7,7 +7,7 @@ import anyio
 import click
 
 from torpor.cli.chat_session import ChatSession
-from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options
+from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options, standard_input
 from torpor.cli.screen import Screen
 from torpor.client.torpor_client import TorporClient
 from torpor.clock import RandomIds
@@ -31,7 +31,7 @@ def command(*, conversation: str | None, agent: str, server: Server) -> None:
 
 async def _chat(server: Server, conversation: str, agent: str) -> None:
     url, token = await server.reached()
-    is_typed = sys.stdin.isatty()
+    is_typed = standard_input().isatty()
     screen = Screen(lambda text: click.echo(text, nl=False), prompt=_PROMPT if is_typed and sys.stdout.isatty() else "")
     session: ChatSession | None = None
 

@@ -6,9 +6,10 @@ data folder. The token found there is given to that server alone.
 
 import functools
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TextIO, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -56,10 +57,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if url is None:
             remedy = f"start one with `{program()} serve{where(self.home)}`, or name it with --url and --token"
             raise click.ClickException(f"no server has run in {self.home.resolve()}, {remedy}")
-        if urlsplit(url).scheme not in _PORTS or not urlsplit(url).hostname:
-            raise click.BadParameter(
-                f"{url!r} is no address, expected the like of ws://127.0.0.1:8765", param_hint="--url"
-            )
+        if _host_and_port(url) is None:
+            expected = "expected the like of ws://127.0.0.1:8765"
+            raise click.BadParameter(f"{url!r} is no address, {expected}", param_hint="--url")
         token = self.token or (left.token if left and left.url == url else None)
         if token is None:
             raise click.ClickException(f"no token for {url}, name one with --token or TORPOR_TOKEN")
@@ -68,15 +68,34 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     async def reached(self) -> tuple[str, str]:
         """Its URL and token, once something listens there. Raises: click.ClickException: nothing does."""
         url, token = self.address()
-        parts = urlsplit(url)
+        host, port = _host_and_port(url) or ("", 0)
         try:
             with anyio.fail_after(REACH_DEADLINE_S):
-                stream = await anyio.connect_tcp(parts.hostname or "", parts.port or _PORTS[parts.scheme])
+                stream = await anyio.connect_tcp(host, port)
             await stream.aclose()
         except (OSError, TimeoutError) as exc:
             remedy = f"is it running? `{program()} serve{where(self.home)}` starts it"
             raise click.ClickException(f"cannot reach {url}, {remedy}") from exc
         return url, token
+
+
+def _host_and_port(url: str) -> tuple[str, int] | None:
+    """None when it is no address of a server."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        return None
+    return parts.hostname, _PORTS[parts.scheme] if port is None else port
+
+
+def standard_input() -> TextIO:
+    """Raises: click.ClickException: there is none, since whoever started us closed it."""
+    if sys.stdin is None:
+        raise click.ClickException("standard input is closed, expected a terminal, a pipe or a file")
+    return sys.stdin
 
 
 class Questions:

@@ -11,9 +11,11 @@ from typing import Final, assert_never
 from torpor.conversation.text import clean
 from torpor.records.events import (
     AnyEvent,
+    ContextChangedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
+    SkillLoadedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -94,8 +96,10 @@ class Screen:
     def event(self, event: AnyEvent) -> None:
         """Show what happened; what a person said is shown by ``said``."""
         match event:
-            case MessageReceivedEvent() | TurnStartedEvent():
+            case MessageReceivedEvent() | TurnStartedEvent() | ContextChangedEvent():
                 pass
+            case SkillLoadedEvent():
+                self._line(f"  · skill {event.skill}")
             case ReplyFinishedEvent():
                 self._complete(event.text, call=event.call)
             case ToolStartedEvent():

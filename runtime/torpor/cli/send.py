@@ -7,8 +7,10 @@ import anyio
 import click
 import msgspec
 
-from torpor.cli.output import json_option, print_json
-from torpor.cli.remote import Server, server_options
+from torpor.cli.folders import where
+from torpor.cli.output import json_option, print_json, program
+from torpor.cli.patience import Patience
+from torpor.cli.remote import Server, server_options, standard_input
 from torpor.cli.turn_watch import AnsweringTurn, Ending
 from torpor.client.items import AnyItem, EventItem, ReloadItem
 from torpor.client.torpor_client import TorporClient
@@ -56,6 +58,21 @@ _OFFERED: Final = {
     metavar="SECONDS",
     help="How long to wait for the reply; the turn goes on without us.",
 )
+@click.option(
+    "--reconnect",
+    "outage_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to try again, within that time, when the server goes away.",
+)
+@click.option(
+    "--message-id",
+    metavar="ID",
+    show_default="a new one",
+    help="Of this message: sent again under its id, it stays one message.",
+)
 @server_options
 @json_option
 def command(
@@ -66,12 +83,14 @@ def command(
     when_busy: str,
     resume: str | None,
     deadline_s: float,
+    outage_s: float,
+    message_id: str | None,
     server: Server,
     as_json: bool,
 ) -> int:
     """Send TEXT, wait for the turn that answers it, and print its last reply. TEXT - reads standard input.
 
-    Without --conversation a new one is made, and named on standard error.
+    Without --conversation a new one is made, and named on standard error; so is a server that goes away and comes back.
 
     Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 5 the model refused, 1
     anything else that went wrong, 2 used wrongly.
@@ -80,13 +99,20 @@ def command(
         raise click.UsageError("Missing argument 'TEXT'.")
     if resume is not None and conversation is None:
         raise click.UsageError("--resume needs --conversation.")
-    message = sys.stdin.read() if text == "-" else text
+    if message_id is not None and conversation is None:
+        raise click.UsageError("--message-id needs --conversation.")
+    message = standard_input().read() if text == "-" else text
     name = conversation or f"c-{RandomIds().new_id()[:8]}"
-    if conversation is None and not as_json:
-        click.echo(f"torpor: new conversation {name}", err=True)
-    offer = Offer(resume) if resume else None
-    sending = _Sending(name, message, agent=agent, when_busy=WhenBusy(when_busy), resume=offer)
-    turn = anyio.run(_answered, server, sending, deadline_s)
+    sending = _Sending(
+        name,
+        message,
+        agent=agent,
+        when_busy=WhenBusy(when_busy),
+        resume=Offer(resume) if resume else None,
+        message_id=message_id or RandomIds().new_id(),
+        is_told=conversation is None and not as_json,
+    )
+    turn = anyio.run(_answered, server, sending, deadline_s, outage_s)
     if as_json:
         print_json(_facts(sending, turn))
     else:
@@ -102,26 +128,37 @@ class _Sending(msgspec.Struct, frozen=True):
     agent: str = msgspec.field(default="")
     when_busy: WhenBusy = WhenBusy.QUEUE
     resume: Offer | None = None
-    message_id: str = msgspec.field(default_factory=lambda: RandomIds().new_id())
+    message_id: str = ""
+    is_told: bool = False
+    """Whether the conversation is named when it is made."""
 
 
-async def _answered(server: Server, sending: _Sending, deadline_s: float) -> AnsweringTurn:
+async def _answered(server: Server, sending: _Sending, deadline_s: float, outage_s: float) -> AnsweringTurn:
     url, token = await server.reached()
-    try:
-        async with TorporClient(url, token) as client:
-            with anyio.fail_after(deadline_s):
-                return await _turn_of(client, sending)
-    except TimeoutError as exc:
-        told = f"no reply within {deadline_s:g} s, the turn goes on; `torpor inspect {sending.conversation}` tells how"
-        raise click.ClickException(told) from exc
+    patience = Patience(deadline_s=deadline_s, outage_s=outage_s, url=url, say=_say)
+    accepted = anyio.Event()
+    async with TorporClient(url, token, on_connection=patience.on_connection) as client:
+        with patience:
+            return await _turn_of(client, sending, accepted)
+    raise click.ClickException(_unanswered(server, sending, patience, is_accepted=accepted.is_set()))
 
 
-async def _turn_of(client: TorporClient, sending: _Sending) -> AnsweringTurn:
-    """Watch, send, and follow the turn that takes the message."""
+def _unanswered(server: Server, sending: _Sending, patience: Patience, *, is_accepted: bool) -> str:
+    """What became of the message as far as is known, and how to find out more."""
+    name = sending.conversation
+    if is_accepted:
+        look = f"`{program()} chat --conversation {name}{where(server.home)}` shows the reply later"
+        return f"no reply {patience.ran_out}; the message was accepted and its turn goes on, {look}"
+    again = f"send it again with --conversation {name} --message-id {sending.message_id}, and it stays one message"
+    return f"no reply {patience.ran_out}; the message was not acknowledged, it may have arrived or not: {again}"
+
+
+async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Event) -> AnsweringTurn:
+    """Watch, send, and follow the turn that takes the message; sets ``accepted`` when it is."""
     name = sending.conversation
     steers = sending.when_busy is WhenBusy.STEER
     async with client.watch(name) as watch:
-        await anext(watch)  # from here on nothing is missed
+        first = await anext(watch)  # from here on nothing is missed
         receipt = await client.send(
             name,
             sending.text,
@@ -130,14 +167,20 @@ async def _turn_of(client: TorporClient, sending: _Sending) -> AnsweringTurn:
             agent=sending.agent,
             resume=sending.resume,
         )
+        accepted.set()
+        if sending.is_told:
+            _say(f"new conversation {name}")
         turn = AnsweringTurn(sending.message_id, accepted_at=receipt.event, steers=steers)
-        async for item in watch:
-            turn.take(_events(item))
-            if turn.ending is not None:
-                break
+        turn.take(_events(first))  # where an earlier attempt under the same id was answered already
+        while turn.ending is None:
+            turn.take(_events(await anext(watch)))
     if not turn.is_certain:
         await _settle(client, name, turn)
     return turn
+
+
+def _say(line: str) -> None:
+    click.echo(f"torpor: {line}", err=True)
 
 
 async def _settle(client: TorporClient, name: str, turn: AnsweringTurn) -> None:
@@ -178,12 +221,12 @@ def _show(turn: AnsweringTurn, name: str) -> None:
         click.echo(clean(turn.text).text if sys.stdout.isatty() else turn.text)
     match turn.ending:
         case Ending.CANCELLED:
-            click.echo(f"torpor: turn {turn.turn} was cancelled ({turn.detail})", err=True)
+            _say(f"turn {turn.turn} was cancelled ({turn.detail})")
         case Ending.FAILED:
-            click.echo(f"torpor: turn {turn.turn} failed, {turn.code}: {turn.detail}", err=True)
+            _say(f"turn {turn.turn} failed, {turn.code}: {turn.detail}")
             for offer in turn.offers:
-                click.echo(f"torpor: --resume {offer} --conversation {name} {_OFFERED[offer]}", err=True)
+                _say(f"--resume {offer} --conversation {name} {_OFFERED[offer]}")
         case Ending.REFUSED:
-            click.echo(f"torpor: turn {turn.turn} was refused: {turn.detail}", err=True)
+            _say(f"turn {turn.turn} was refused: {turn.detail}")
         case _:
             pass

@@ -28,6 +28,12 @@ _PASSING_STATUS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_E
 _log = structlog.get_logger()
 
 
+def wait_s(failures: int, *, options: ClientOptions, chance: float) -> float:
+    """How long to wait before the next attempt. Args: failures: in a row. chance: in [0, 1)."""
+    doublings = min(max(failures - 1, 0), 32)
+    return min(options.backoff_s * 2.0**doublings, options.backoff_max_s) * (1 - chance / 2)
+
+
 class Connection:
     """See the module docstring. ``jitter`` gives numbers in [0, 1)."""
 
@@ -66,12 +72,7 @@ class Connection:
                 return final
             is_stable = self._clock.monotonic_s() - began_s >= self._options.stable_s
             failures = 0 if is_stable else failures + 1
-            await anyio.sleep(self._wait_s(failures))
-
-    def _wait_s(self, failures: int) -> float:
-        doublings = min(max(failures - 1, 0), 32)
-        wait_s = min(self._options.backoff_s * 2.0**doublings, self._options.backoff_max_s)
-        return wait_s * (1 - self._jitter() / 2)
+            await anyio.sleep(wait_s(failures, options=self._options, chance=self._jitter()))
 
     async def _connect_once(self) -> ClientError | None:
         try:

@@ -16,10 +16,10 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Between two questions whether the server is still there."""
     ping_deadline_s: float = 20.0
     """Within which it answers; after it the connection is made again."""
-    backoff_s: float = 0.2
+    backoff_s: float = 0.1
     """Before the first attempt to connect again; doubles with each failure in a row."""
-    backoff_max_s: float = 15.0
-    """The longest such wait, less up to half of it by chance."""
+    backoff_max_s: float = 2.0
+    """The longest such wait, less up to half of it by chance: what a person waits at most for a server that is back."""
     stable_s: float = 5.0
     """A connection that lasted this long was none of the failures in a row."""
     frame_bytes_max: int = 67_108_864

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -141,6 +142,33 @@ async def test_a_newer_database_is_refused_and_names_both_versions(tmp_path: Pat
     expected = rf"schema version {len(MIGRATIONS) + 1}, this engine knows up to {len(MIGRATIONS)}: upgrade torpor"
     with pytest.raises(StoreUnusable, match=expected):
         await open_sqlite(tmp_path).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        ("DELETE FROM boot", "its table 'boot' holds 0 rows, expected one count"),
+        ("INSERT INTO boot VALUES (7)", "its table 'boot' holds 2 rows, expected one count"),
+        ("UPDATE boot SET number = -3", "its table 'boot' holds -3, expected one count"),
+        ("UPDATE boot SET number = 9223372036854775807", "its table 'boot' holds 9223372036854775807, expected"),
+        ("DROP TABLE boot; CREATE TABLE boot (number); INSERT INTO boot VALUES ('x')", "its table 'boot' holds 'x'"),
+        ("DROP TABLE boot; CREATE TABLE boot (other)", "no such column: number"),
+        ("DROP TABLE boot", "it lacks the tables boot"),
+        ("DROP TABLE journal; DROP TABLE receipts", "it lacks the tables journal, receipts"),
+    ],
+)
+async def test_a_database_without_what_a_start_needs_is_refused_and_kept(
+    tmp_path: Path, damage: str, complaint: str
+) -> None:
+    async with open_sqlite(tmp_path) as store:
+        await write(store, opening())
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as db:
+        db.executescript(damage)
+        left = list(db.iterdump())
+    with pytest.raises(StoreUnusable, match=complaint):
+        await open_sqlite(tmp_path).__aenter__()
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as db:
+        assert list(db.iterdump()) == left
 
 
 async def test_a_directory_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from torpor.store.requests import Append, AskHead, CommitCore, PutSnapshot, Quar
 from torpor.store.sqlite.connection import DATABASE_FILE, connect, connect_to_read
 from torpor.store.sqlite.data_lock import DataLock
 from torpor.store.sqlite.journal import SqliteCore
-from torpor.store.sqlite.migrations import migrate
+from torpor.store.sqlite.migrations import count_start, migrate
 from torpor.store.sqlite.reader import SqliteReader
 from torpor.store.sqlite.writer_thread import WriterThread
 from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_head
@@ -252,8 +252,7 @@ def _boot(path: Path, options: StoreOptions) -> int:
     db = connect(path, options=options)
     try:
         migrate(db, path=str(path))
-        (number,) = db.execute("UPDATE boot SET number = number + 1 RETURNING number").fetchone()
-        return int(number)
+        return count_start(db, path=str(path))
     finally:
         db.close()
 

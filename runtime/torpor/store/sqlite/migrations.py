@@ -6,8 +6,11 @@ group of appends fills few pages; ``previous`` is the position of the same conve
 ``conversations.last_position`` is where its chain begins. Reading goes backwards from there, which costs no index.
 """
 
+import functools
+import itertools
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final, TypeAlias
 
 from torpor.errors import StoreUnusable
@@ -16,6 +19,9 @@ APPLICATION_ID: Final = 0x746F7270
 """``torp``, in the file's header: tells our databases from anybody else's."""
 PAGE_BYTES: Final = 1024
 """A lone append touches half a dozen pages, whole, each of them twice; larger pages write more and read no faster."""
+
+_COUNT_MAX: Final = 2**63 - 1
+_RESTORE: Final = "restore the data directory from a copy; `torpor inspect --data` reads what is left"
 
 Migration: TypeAlias = tuple[str, ...]
 """Statements that lead from one version to the next."""
@@ -100,6 +106,34 @@ def migrate(db: sqlite3.Connection, *, path: str, migrations: Sequence[Migration
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+
+
+def count_start(db: sqlite3.Connection, *, path: str) -> int:
+    """The number of this start, greater than all before it; durable when this returns.
+
+    Raises: StoreUnusable: the database at ``path`` lacks a table, or its count of starts, without which no writer
+        could be told from an earlier one.
+    """
+    if missing := sorted(_tables_of_a_new_database() - _tables(db)):
+        raise StoreUnusable(f"{path} is damaged, it lacks the tables {', '.join(missing)}: {_RESTORE}")
+    counts = [count for (count,) in db.execute("SELECT number FROM boot")]
+    if len(counts) != 1 or not isinstance(counts[0], int) or not 0 <= counts[0] < _COUNT_MAX:
+        found = f"{len(counts)} rows" if len(counts) != 1 else repr(counts[0])
+        raise StoreUnusable(f"{path} is damaged, its table 'boot' holds {found}, expected one count: {_RESTORE}")
+    (number,) = db.execute("UPDATE boot SET number = number + 1 RETURNING number").fetchone()
+    return int(number)
+
+
+@functools.cache
+def _tables_of_a_new_database() -> set[str]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for statement in itertools.chain.from_iterable(MIGRATIONS):
+            db.execute(statement)
+        return _tables(db)
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
 def schema_version(db: sqlite3.Connection, *, path: str, newest: int = len(MIGRATIONS)) -> int:
