@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-Label = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_-]{1,32}$")]
+Label = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_-]{1,32}\Z")]
 """How sensitive a part is, in the words of the application."""
-Reference = Annotated[str, msgspec.Meta(pattern=r"^[\w.:@/-]{1,128}$")]
+Reference = Annotated[str, msgspec.Meta(pattern=r"^[\w.:@/-]{1,128}\Z")]
 """A type, an id or a version of a record elsewhere."""
 
 DEFAULT_LABEL: Final = "internal"
@@ -20,14 +20,14 @@ ACTIONS_MAX: Final = 50
 """Recent actions that one update may carry; fewer are shown."""
 
 
-class ContextPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ContextPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A piece of free text."""
 
     text: str
     label: Label = DEFAULT_LABEL
 
 
-class SelectedRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class SelectedRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the user has selected: a reference, and as much of it as the application wants to show."""
 
     type: Reference
@@ -37,7 +37,7 @@ class SelectedRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     label: Label = DEFAULT_LABEL
 
 
-class WorkingContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class WorkingContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All of it; each update replaces the one before."""
 
     record: SelectedRecord | None = None

@@ -7,11 +7,14 @@ import pytest
 
 from torpor.conversation.publish import event_of, text_of
 from torpor.records.blocks import canonical, text_block
+from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.events import (
     AnyEvent,
+    ContextChangedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
+    SkillLoadedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -25,8 +28,10 @@ from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     PUBLIC_RECORDS,
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
     Effect,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -36,6 +41,7 @@ from torpor.records.journal import (
     Offer,
     Outcome,
     PreambleChanged,
+    SkillLoaded,
     StepKind,
     ToolFinished,
     ToolStarted,
@@ -49,6 +55,7 @@ from torpor.records.journal import (
 HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2}
 EVENT_HEAD: dict[str, Any] = {"event": 5, "at_us": 7, "turn": 2}
 CALL = CallId("call")
+CONTEXT = WorkingContext(screen=ContextPart(text="calendar"))
 SAID = (
     canonical({"type": "thinking", "thinking": "secret", "signature": "s"}),
     text_block("one "),
@@ -62,7 +69,18 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
         MessageReceivedEvent(**EVENT_HEAD, message_id=MessageId("m"), principal="ann", text="hi", cleaned=3),
     ),
     (
-        TurnPrepared(**HEAD, messages=(MessageId("m"),)),
+        ContextChanged(**HEAD, context=CONTEXT, version=3, principal="ann"),
+        ContextChangedEvent(**EVENT_HEAD, context=CONTEXT, version=3, principal="ann"),
+    ),
+    (
+        TurnPrepared(
+            **HEAD,
+            messages=(MessageId("m"),),
+            signal=(text_block("secret"),),
+            turn_only=(text_block("secret"),),
+            policies=("secret@1",),
+            withheld=("secret",),
+        ),
         TurnStartedEvent(**EVENT_HEAD, messages=(MessageId("m"),)),
     ),
     (
@@ -76,6 +94,10 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
     (
         ToolFinished(**HEAD, call_id=CALL, name="pay", outcome=Outcome.DENIED, block=text_block("secret")),
         ToolFinishedEvent(**EVENT_HEAD, call_id=CALL, name="pay", outcome=Outcome.DENIED),
+    ),
+    (
+        SkillLoaded(**HEAD, call_id=CALL, skill="refunds", digest="secret", allowed_tools=("secret",), tokens=300),
+        SkillLoadedEvent(**EVENT_HEAD, skill="refunds"),
     ),
     (
         LateResult(**HEAD, call_id=CALL, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=text_block("secret")),
@@ -113,6 +135,7 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
 
 PRIVATE: list[JournalRecord] = [
     ConversationCreated(agent="clerk"),
+    FlagsPinned(digest="f", decisions=()),
     PreambleChanged(digest="d", body=canonical({})),
     AttemptStarted(step=StepKind.RUN_TOOLS, round=1, attempt=2),
     ModelRequested(call="c", round=1, preamble="d", link="l", sections={}),

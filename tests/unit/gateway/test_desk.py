@@ -16,6 +16,8 @@ from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.desk import RULES
 from torpor.gateway.options import GatewayOptions
 from torpor.records.commands import CancelTurn, Hibernate, SendMessage, Wake
+from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.frames import (
     Accepted,
     Ack,
@@ -36,12 +38,14 @@ from torpor.records.frames import (
     Subscription,
     ThawConversation,
     Unsubscribe,
+    UpdateContext,
 )
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import Offer, WhenBusy
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
+CONTEXT = WorkingContext(screen=ContextPart(text="calendar"))
 OPERATOR = principal("ops", scopes=("operator",))
 Opened = Callable[..., AbstractAsyncContextManager[Line]]
 
@@ -76,6 +80,7 @@ NAMING: dict[type[ClientFrame], Callable[[str], ClientFrame]] = {
     Subscribe: lambda name: Subscribe(ref="r", subscription=Subscription(conversation=name)),
     Unsubscribe: lambda name: Unsubscribe(ref="r", conversation=name),
     Send: lambda name: Send(ref="r", conversation=name, message_id=MessageId("m1"), text="hello"),
+    UpdateContext: lambda name: UpdateContext(ref="r", conversation=name, context=CONTEXT),
     Cancel: lambda name: Cancel(ref="r", conversation=name),
     Ack: lambda name: Ack(ref="r", conversation=name, event=1),
     ListConversations: lambda name: ListConversations(ref="r", after=name),
@@ -322,6 +327,64 @@ async def test_answers_that_are_not_read_close_the_connection(world: World, open
 
         assert await line.hear() is None
         assert line.outbox.closing is CloseReason.OVERFLOW
+
+
+# The working context.
+
+
+async def test_a_context_is_done_once_it_is_durable(world: World, opened: Opened) -> None:
+    world.durable = anyio.Event()
+    async with opened(principal("ann", owner="alice")) as line:
+        line.say(UpdateContext(ref="r1", conversation="c1", context=CONTEXT, agent="helper"))
+        line.say(Unsubscribe(conversation="c9", ref="r2"))
+        assert (await line.hear_a(Done)).ref == "r2"
+        world.durable.set()
+        assert (await line.hear_a(Done)).ref == "r1"
+
+    assert world.posted == [(KEY, TellContext(principal="ann", context=CONTEXT, agent="helper"))]
+
+
+async def test_every_text_of_a_context_is_made_storable(world: World, opened: Opened) -> None:
+    async with opened() as line:
+        line.say(
+            r'{"frame":"context.update","conversation":"c1","context":{"record":{"type":"patient","id":"7",'
+            r'"text":"a\u0000"},"screen":{"text":"b\ud83d"},"role":{"text":"c\u0007"},"plan":{"text":"d\u001b"},'
+            r'"actions":[{"text":"e\u0000"},{"text":"f","label":"public"}]}}'
+        )
+        await line.hear_a(Done)
+
+    ((_, command),) = world.posted
+    assert isinstance(command, TellContext)
+    assert command.context == WorkingContext(
+        record=SelectedRecord(type="patient", id="7", text="a\u2400"),
+        screen=ContextPart(text="b\ufffd"),
+        role=ContextPart(text="c\u2407"),
+        plan=ContextPart(text="d\u241b"),
+        actions=(ContextPart(text="e\u2400"), ContextPart(text="f", label="public")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("context", "complaint"),
+    [
+        ('{"screen":{"text":"' + "x" * 200 + '"}}', "context has 222 bytes, expected at most 200"),
+        ('{"screen":{"text":"a","label":"Top Secret"}}', "label"),
+        ('{"screen":{"text":"a","label":"internal\\n"}}', "label"),
+        ('{"record":{"type":"a b","id":"1"}}', "record.type"),
+        ('{"record":{"type":"a","id":"1\\n"}}', "record.id"),
+        ('{"actions":[' + ",".join(['{"text":"a"}'] * 51) + "]}", "actions"),
+    ],
+)
+async def test_a_context_that_cannot_be_taken_is_refused(
+    context: str, complaint: str, world: World, opened: Opened
+) -> None:
+    async with opened(context_bytes_max=200) as line:
+        line.say('{"frame":"context.update","ref":"r1","conversation":"c1","context":' + context + "}")
+        error = await line.hear_a(ErrorFrame)
+
+    assert error.code == "bad_frame"
+    assert complaint in error.message
+    assert world.posted == []
 
 
 # Cancelling.

@@ -10,11 +10,13 @@ from torpor.records.ids import CallId, MessageId
 
 NAMES = [
     "message.received",
+    "context.changed",
     "turn.started",
     "reply.finished",
     "model.failed",
     "tool.started",
     "tool.finished",
+    "skill.loaded",
     "tool.late",
     "turn.finished",
     "turn.cancelled",

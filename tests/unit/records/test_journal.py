@@ -6,12 +6,16 @@ import msgspec
 import pytest
 
 from torpor.records.blocks import canonical, text_block
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     PUBLIC_RECORDS,
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
     Effect,
+    FlagDecision,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -21,6 +25,7 @@ from torpor.records.journal import (
     Offer,
     Outcome,
     PreambleChanged,
+    SkillLoaded,
     StepKind,
     ToolFinished,
     ToolStarted,
@@ -66,12 +71,85 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
         },
     ),
     (
+        ContextChanged(
+            seq=16,
+            at_us=7,
+            event=11,
+            context=WorkingContext(
+                record=SelectedRecord(type="patient", id="p/7", version="3", text="Ann", label="personal"),
+                screen=ContextPart(text="calendar", label="public"),
+                role=ContextPart(text="clerk"),
+                plan=ContextPart(text="move it"),
+                actions=(ContextPart(text="opened"),),
+            ),
+            version=2,
+            principal="ann",
+        ),
+        {
+            "kind": "context_changed",
+            "context": {
+                "record": {"type": "patient", "id": "p/7", "version": "3", "text": "Ann", "label": "personal"},
+                "screen": {"text": "calendar", "label": "public"},
+                "role": {"text": "clerk"},
+                "plan": {"text": "move it"},
+                "actions": [{"text": "opened"}],
+            },
+            "version": 2,
+            "principal": "ann",
+            "seq": 16,
+            "at_us": 7,
+            "event": 11,
+        },
+    ),
+    (
+        FlagsPinned(
+            seq=17,
+            digest="f",
+            decisions=(
+                FlagDecision(key="memory", value=True, variant="on", reason="SPLIT"),
+                FlagDecision(key="tool.pay", value=False),
+            ),
+        ),
+        {
+            "kind": "flags_pinned",
+            "digest": "f",
+            "decisions": [
+                {"key": "memory", "value": True, "variant": "on", "reason": "SPLIT"},
+                {"key": "tool.pay", "value": False},
+            ],
+            "seq": 17,
+        },
+    ),
+    (
         PreambleChanged(seq=3, digest="d", body=canonical({"model": "m"})),
         {"kind": "preamble_changed", "digest": "d", "body": {"model": "m"}, "seq": 3},
     ),
     (
-        TurnPrepared(seq=4, turn=1, event=2, messages=(MessageId("m"),)),
-        {"kind": "turn_prepared", "messages": ["m"], "seq": 4, "turn": 1, "event": 2},
+        TurnPrepared(
+            seq=4,
+            turn=1,
+            event=2,
+            messages=(MessageId("m"),),
+            signal=(HI,),
+            turn_only=(HI,),
+            sections={"envelope": 5},
+            withheld=("secret",),
+            labels=("internal",),
+            policies=("refunds@3",),
+        ),
+        {
+            "kind": "turn_prepared",
+            "messages": ["m"],
+            "signal": [HI_FIELDS],
+            "turn_only": [HI_FIELDS],
+            "sections": {"envelope": 5},
+            "withheld": ["secret"],
+            "labels": ["internal"],
+            "policies": ["refunds@3"],
+            "seq": 4,
+            "turn": 1,
+            "event": 2,
+        },
     ),
     (
         AttemptStarted(seq=5, turn=1, step=StepKind.CALL_MODEL, round=1, attempt=2),
@@ -90,6 +168,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             purpose="turn",
             model="other",
             estimated_tokens=9,
+            budget_tokens=8_000,
+            over=("conversation",),
         ),
         {
             "kind": "model_requested",
@@ -103,6 +183,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "joined": ["s"],
             "model": "other",
             "estimated_tokens": 9,
+            "budget_tokens": 8_000,
+            "over": ["conversation"],
         },
     ),
     (
@@ -194,6 +276,29 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
         },
     ),
     (
+        SkillLoaded(
+            seq=18,
+            turn=1,
+            event=12,
+            call_id=CALL,
+            skill="refunds",
+            digest="d",
+            allowed_tools=("pay",),
+            tokens=300,
+        ),
+        {
+            "kind": "skill_loaded",
+            "call_id": "call_1",
+            "skill": "refunds",
+            "digest": "d",
+            "allowed_tools": ["pay"],
+            "tokens": 300,
+            "seq": 18,
+            "turn": 1,
+            "event": 12,
+        },
+    ),
+    (
         LateResult(seq=11, event=6, call_id=CALL, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=HI),
         {
             "kind": "late_result",
@@ -259,6 +364,21 @@ def test_a_field_of_a_later_version_is_ignored(record: JournalRecord, fields: di
     assert msgspec.json.decode(later, type=JournalRecord) == record
 
 
+def test_a_field_of_a_later_version_inside_a_context_is_ignored() -> None:
+    context = b'{"record":{"type":"patient","id":"7","mood":1},"screen":{"text":"a","mood":1},"mood":1}'
+    written = b'{"kind":"context_changed","context":' + context + b',"version":1,"principal":"ann"}'
+    record = msgspec.json.decode(written, type=JournalRecord)
+    assert isinstance(record, ContextChanged)
+    assert record.context == WorkingContext(record=SelectedRecord(type="patient", id="7"), screen=ContextPart(text="a"))
+
+
+def test_a_turn_that_was_prepared_before_there_were_signals_is_read_as_one_without() -> None:
+    written = b'{"kind":"turn_prepared","messages":["m"],"seq":4,"turn":1,"event":2}'
+    record = TurnPrepared(seq=4, turn=1, event=2, messages=(MessageId("m"),))
+    assert msgspec.json.decode(written, type=JournalRecord) == record
+    assert msgspec.json.decode(msgspec.json.encode(record)) == msgspec.json.decode(written)
+
+
 def test_there_is_a_golden_record_of_every_kind() -> None:
     assert [type(record) for record, _ in GOLDEN] == list(get_args(JournalRecord))
 
@@ -274,7 +394,7 @@ def test_a_record_cannot_be_changed() -> None:
 
 
 def test_public_records_are_those_that_clients_hear_of() -> None:
-    private = {ConversationCreated, PreambleChanged, AttemptStarted, ModelRequested}
+    private = {ConversationCreated, FlagsPinned, PreambleChanged, AttemptStarted, ModelRequested}
     assert set(PUBLIC_RECORDS) == set(get_args(JournalRecord)) - private
 
 
