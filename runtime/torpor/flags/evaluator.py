@@ -25,11 +25,7 @@ from torpor.flags.declared import Declarations
 _NUMBERS: Final = itertools.count(1)
 _WORD_MAX_CHARS: Final = 64
 """Of a variant and of a reason, which go into journals."""
-_TOLD: Final = (
-    ProviderEvent.PROVIDER_READY,
-    ProviderEvent.PROVIDER_CONFIGURATION_CHANGED,
-    ProviderEvent.PROVIDER_STALE,
-)
+_CHANGES: Final = (ProviderEvent.PROVIDER_CONFIGURATION_CHANGED, ProviderEvent.PROVIDER_STALE)
 """What the provider says when its answers may differ from now on."""
 
 # The SDK logs each fault of a provider with its traceback, which without any handler goes to standard error as it is.
@@ -45,13 +41,17 @@ class Evaluator:
         self._domain = f"torpor-{next(_NUMBERS)}"
         self._client = api.get_client(self._domain)
         self._changed = changed
+        self._heard: list[ProviderEvent] = []
 
     def start(self) -> None:
         """Initialise the provider and wait for it; whatever it raises comes out, and it may become ready later."""
-        if self._changed is not None:
-            for event in _TOLD:
-                self._client.add_handler(event, self._told)
-        api.set_provider_and_wait(cast("FeatureProvider", self._provider), self._domain)
+        for event in _CHANGES:
+            self._hear(event)
+        try:
+            api.set_provider_and_wait(cast("FeatureProvider", self._provider), self._domain)
+        except Exception:
+            self._hear(ProviderEvent.PROVIDER_READY)
+            raise
 
     def evaluate(self, declarations: Declarations, context: FlagContext) -> tuple[tuple[Decision, ...], str]:
         """A decision for each flag, and what went wrong first, empty if nothing did; never raises.
@@ -68,9 +68,9 @@ class Evaluator:
 
     def stop(self, *, deadline_s: float) -> bool:
         """Shut the provider down; returns whether it was done in time."""
-        if self._changed is not None:
-            for event in _TOLD:
-                self._client.remove_handler(event, self._told)
+        for event in self._heard:
+            self._client.remove_handler(event, self._told)
+        self._heard.clear()
         api.set_provider(NoOpProvider(), self._domain)  # shuts the old one down, in a thread
         return self._provider.gone.wait(deadline_s)
 
@@ -90,6 +90,11 @@ class Evaluator:
             key=key, value=details.value, variant=variant[:_WORD_MAX_CHARS], reason=reason[:_WORD_MAX_CHARS]
         )
         return decision, ""
+
+    def _hear(self, event: ProviderEvent) -> None:
+        if self._changed is not None:
+            self._heard.append(event)
+            self._client.add_handler(event, self._told)
 
     def _told(self, _: EventDetails) -> None:
         if self._changed is not None:
