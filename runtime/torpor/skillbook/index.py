@@ -1,5 +1,6 @@
 """The index of skills in a system prompt, within its budget, and the search for what it left out. PURE."""
 
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -65,11 +66,14 @@ def line_tokens(skill: Skill) -> int:
 def search(skills: Sequence[Skill], query: str, *, limit: int) -> tuple[Skill, ...]:
     """The skills that have words of ``query`` in key, name or description, best first; ties in the order of keys.
 
-    A word counts more in a key or name than in a description, and more whole than as a part of another.
+    Having more of the words counts most; a word counts more in a key or name than in a description, and more whole than
+    as a part of another.
     """
     words = set(_words(query))
     scored = [(_score(skill, words), skill) for skill in skills if skill.model_invocable]
-    found = sorted(((score, skill) for score, skill in scored if score), key=lambda pair: (-pair[0], pair[1].key))
+    found = sorted(
+        (pair for pair in scored if any(pair[0])), key=lambda pair: (*map(operator.neg, pair[0]), pair[1].key)
+    )
     return tuple(skill for _, skill in found[:limit])
 
 
@@ -119,10 +123,12 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " "))
 
 
-def _score(skill: Skill, words: set[str]) -> int:
+def _score(skill: Skill, words: set[str]) -> tuple[int, int]:
+    """How many of ``words`` it has, and how much they count."""
     heading = _words(f"{skill.key} {skill.name}")
     description = _words(skill.description)
-    return sum(3 * _match(word, heading, whole=4) + _match(word, description, whole=3) for word in words)
+    scores = [3 * _match(word, heading, whole=4) + _match(word, description, whole=3) for word in words]
+    return sum(map(bool, scores)), sum(scores)
 
 
 def _match(word: str, among: list[str], *, whole: int) -> int:

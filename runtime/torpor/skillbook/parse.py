@@ -138,7 +138,7 @@ def _skill(fields: Fields, *, body: str, directory_name: str) -> Skill | None:
     name = _name(fields, directory_name)
     description = _description(fields)
     skill = Skill(
-        key=slug(name),
+        key=slug(_one_line(name)),
         name=cut(_one_line(name), chars_max=DISPLAY_CHARS_MAX),
         description=description,
         digest="",
@@ -162,7 +162,7 @@ def _name(fields: Fields, directory_name: str) -> str:
     if _INVISIBLE.search(name):
         fields.find("invisible_characters", "has invisible characters in `name`, left out", key="name")
     if not _SPEC_NAME.fullmatch(name):
-        expected = f"a-z, 0-9 and single - inside; a model reads {slug(name)!r}"
+        expected = f"a-z, 0-9 and single - inside; a model reads {slug(_one_line(name))!r}"
         fields.find("name_characters", f"has the name {name!r}, expected {expected}", key="name")
     if len(name) > NAME_CHARS_MAX:
         fields.find("name_long", f"has a name of {len(name)} characters, expected at most {NAME_CHARS_MAX}", key="name")
