@@ -1,15 +1,24 @@
-"""Estimated tokens by section of a request."""
+"""Where the tokens of a request go, and what a profile allows."""
 
+from typing import Any
+
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from torpor.conversation.budget import (
+    PROFILES,
+    SECTIONS,
+    Profile,
+    encoded_tokens,
+    exceeded,
     input_tokens,
     next_request_tokens,
-    preamble_sections,
     request_sections,
     tokens_of_bytes,
 )
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import canonical, text_block
 from torpor.records.journal import Usage
@@ -20,22 +29,129 @@ def test_a_token_is_four_bytes_rounded_up(size_bytes: int, tokens: int) -> None:
     assert tokens_of_bytes(size_bytes) == tokens
 
 
-def test_instructions_and_tools_are_counted_as_they_are_sent() -> None:
-    fields = {"system": [{"type": "text", "text": "naïve"}], "tools": [{"name": "look"}], "model": "m"}
-    assert preamble_sections(fields) == {
-        "instructions": tokens_of_bytes(len(canonical(fields["system"]))),
-        "tools": tokens_of_bytes(len(canonical(fields["tools"]))),
+def test_a_value_is_counted_as_it_is_sent() -> None:
+    system = [{"type": "text", "text": "naïve"}]
+    assert encoded_tokens(system) == tokens_of_bytes(len(canonical(system)))
+
+
+@pytest.mark.parametrize("value", [None, [], {}, ""])
+def test_what_is_empty_is_not_sent_and_costs_nothing(value: object) -> None:
+    assert encoded_tokens(value) == 0
+
+
+VIEW = View().extended("user", [text_block("hello" * 20)])
+FIXED = {"instructions": 30, "tools": 3, "skill_index": 0}
+
+
+def turn(**fields: Any) -> TurnState:
+    return TurnState(number=1, messages=(), principal="ann", **fields)
+
+
+@pytest.mark.parametrize("running", [None, turn()])
+def test_a_request_is_its_fixed_parts_the_history_and_what_remains(running: TurnState | None) -> None:
+    history = tokens_of_bytes(VIEW.size_bytes)
+    assert request_sections(FIXED, running, VIEW, budget_tokens=1_000) == {
+        "instructions": 30,
+        "tools": 3,
+        "history": history,
+        "headroom": 1_000 - 33 - history,
     }
 
 
-@pytest.mark.parametrize("fields", [{}, {"system": [], "tools": []}])
-def test_what_is_not_sent_costs_nothing(fields: dict[str, object]) -> None:
-    assert preamble_sections(fields) == {"instructions": 0, "tools": 0}
+def test_what_a_turn_was_told_beside_its_messages_is_no_history() -> None:
+    told = turn(signal_bytes=40, turn_only_bytes=20, sections={"envelope": 10, "policy_excerpts": 5, "memories": 0})
+    sections = request_sections(FIXED, told, VIEW, budget_tokens=1_000)
+    assert sections["history"] == tokens_of_bytes(VIEW.size_bytes - 60)
+    assert (sections["envelope"], sections["policy_excerpts"]) == (10, 5)
+    assert "memories" not in sections
 
 
-def test_a_request_is_its_fixed_parts_and_the_history() -> None:
-    view = View().extended("user", [text_block("hello")])
-    assert request_sections({"tools": 3}, view) == {"tools": 3, "history": tokens_of_bytes(view.size_bytes)}
+@given(
+    st.dictionaries(st.sampled_from(sum(SECTIONS.values(), ())), st.integers(0, 10_000)),
+    st.integers(0, 100),
+    st.integers(0, 200_000),
+)
+def test_sections_add_up_to_the_budget(told: dict[str, int], told_bytes: int, budget_tokens: int) -> None:
+    running = turn(signal_bytes=told_bytes, sections=told)
+    sections = request_sections(FIXED, running, VIEW, budget_tokens=budget_tokens)
+    assert sum(sections.values()) == budget_tokens
+    assert all(tokens for name, tokens in sections.items() if name != "headroom")
+
+
+def test_a_request_beyond_its_budget_has_less_than_no_headroom() -> None:
+    assert request_sections({"tools": 50}, None, View(), budget_tokens=20) == {"tools": 50, "headroom": -30}
+
+
+def test_allotments_and_headroom_of_a_profile_are_within_its_budget() -> None:
+    for profile in PROFILES.values():
+        assert profile.granted_tokens <= profile.budget_tokens
+    assert PROFILES["administrative"].granted_tokens == 8_000
+
+
+def test_profiles_that_ship_are_those_that_the_house_promises() -> None:
+    administrative = PROFILES["administrative"]
+    assert {name: administrative.allotment(name) for name in (*SECTIONS, "headroom")} == {
+        "fixed": 1_200,
+        "conversation": 1_500,
+        "workflow": 1_000,
+        "policies": 2_500,
+        "headroom": 1_800,
+    }
+    assert (administrative.budget_tokens, administrative.messages_max) == (8_000, 50)
+    assert PROFILES["clinical"] == Profile()
+    assert PROFILES["companion"] == Profile(exchanges_max=12)
+
+
+def test_every_section_draws_on_one_allotment() -> None:
+    drawn = [section for sections in SECTIONS.values() for section in sections]
+    assert len(drawn) == len(set(drawn))
+    assert set(drawn) == {
+        "instructions",
+        "tools",
+        "skill_index",
+        "live_context",
+        "summary",
+        "history",
+        "workflow",
+        "policy_excerpts",
+        "memories",
+        "envelope",
+    }
+
+
+PROFILE = Profile(fixed_tokens=100, conversation_tokens=50, workflow_tokens=20, policies_tokens=30, headroom_tokens=40)
+
+
+@pytest.mark.parametrize(
+    ("sections", "over"),
+    [
+        ({"headroom": 40}, ()),
+        ({"instructions": 60, "tools": 40, "history": 50, "envelope": 20, "policy_excerpts": 30, "headroom": 40}, ()),
+        ({"instructions": 60, "tools": 40, "skill_index": 1, "headroom": 40}, ("fixed",)),
+        ({"history": 30, "memories": 21, "headroom": 40}, ("conversation",)),
+        ({"workflow": 10, "envelope": 11, "policy_excerpts": 31, "headroom": 40}, ("workflow", "policies")),
+        ({"headroom": 39}, ("headroom",)),
+        ({}, ("headroom",)),
+    ],
+)
+def test_allotments_that_are_exceeded_are_named(sections: dict[str, int], over: tuple[str, ...]) -> None:
+    assert exceeded(sections, PROFILE) == over
+
+
+def test_a_profile_without_allotments_is_exceeded_by_its_budget_alone() -> None:
+    assert exceeded({"instructions": 10**6, "headroom": 0}, Profile()) == ()
+    assert exceeded({"instructions": 10**6, "headroom": -1}, Profile()) == ("headroom",)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "many"])
+def test_a_profile_takes_whole_numbers_of_tokens(value: object) -> None:
+    with pytest.raises(msgspec.ValidationError, match="fixed_tokens"):
+        msgspec.convert({"fixed_tokens": value}, Profile)
+
+
+def test_a_profile_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(msgspec.ValidationError, match="fixed_bytes"):
+        msgspec.convert({"fixed_bytes": 1}, Profile)
 
 
 CACHED = Usage(input_tokens=10, cache_creation_input_tokens=200, cache_read_input_tokens=3_000, output_tokens=90)
