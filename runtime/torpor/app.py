@@ -25,18 +25,16 @@ from torpor.errors import Unauthenticated
 from torpor.gateway.auth import Authenticator, Scope, mint
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
+from torpor.home import load_home
 from torpor.model.contract import Model
 from torpor.model.registry import ModelRegistry
-from torpor.settings import AGENTS_FOLDER, Settings
+from torpor.settings import Settings
 from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.contract import Toolbox
-from torpor.toolhost.load import load_tools
-from torpor.toolhost.registry import ToolRegistry
-from torpor.turn.agents import Agent, Agents
-from torpor.turn.definition import AgentDefinition
+from torpor.turn.agents import Agents
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -119,9 +117,15 @@ async def _engine(
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
     blobs = wrapping.blobs(LocalBlobs(data / "blobs"))
-    registry = _tools(settings, blobs)
-    models = model_registry(settings, clock=clock, environ=environ)
-    agents = Agents(tuple(_agent(each, tools=registry, models=models, wrapping=wrapping) for each in settings.agents))
+    home = load_home(
+        settings,
+        blobs=blobs,
+        clock=clock,
+        ids=ids,
+        environ=environ,
+        wrap_model=wrapping.model,
+        wrap_toolbox=wrapping.toolbox,
+    )
     async with open_sqlite(data, options=settings.store) as opened:
         store = wrapping.store(opened)
         bus = wrapping.bus(LocalBus())
@@ -130,40 +134,22 @@ async def _engine(
             bus=bus,
             clock=clock,
             ids=ids,
-            agents=agents,
+            agents=home.agents,
             limiter=anyio.CapacityLimiter(settings.turn.model_calls_max),
             steps=settings.steps,
             retry=settings.retry,
             turn=settings.turn,
             actor=settings.actor,
-            context=settings.context,
+            surroundings=home.surroundings,
         )
         holder = f"{os.getpid()}-{ids.new_id()}"
         async with (
-            models.opened(),
+            home.running(),
             Supervisor(parts, holder=holder, options=settings.supervisor).running() as supervisor,
         ):
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
-            yield _Engine(store=store, bus=bus, agents=agents, supervisor=supervisor)
-    registry.close()
-
-
-def _tools(settings: Settings, blobs: Blobs) -> ToolRegistry:
-    loaded = load_tools(settings.home / "tools")
-    for problem in loaded.problems:
-        _log.error("tool.not_loaded", file=problem.file, line=problem.line, why=problem.message)
-    return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools)
-
-
-def _agent(definition: AgentDefinition, *, tools: ToolRegistry, models: ModelRegistry, wrapping: Wrapping) -> Agent:
-    if missing := tools.missing(definition.tools):
-        _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
-    return Agent(
-        definition,
-        model=wrapping.model(models.model(definition.model, where=f"{AGENTS_FOLDER}/{definition.name}.toml")),
-        toolbox=wrapping.toolbox(tools.toolbox(definition.tools)),
-    )
+            yield _Engine(store=store, bus=bus, agents=home.agents, supervisor=supervisor)
 
 
 def model_registry(settings: Settings, *, clock: Clock, environ: Mapping[str, str]) -> ModelRegistry:

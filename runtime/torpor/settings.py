@@ -6,6 +6,7 @@ over the file and takes its type from the field it sets. All that is wrong is to
 """
 
 import difflib
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.actor.options import ActorOptions
+from torpor.conversation.budget import PROFILES, Profile
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.signals import ContextOptions
 from torpor.conversation.steps import StepOptions
@@ -50,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     steps: StepOptions = StepOptions()
     retry: RetryOptions = RetryOptions()
     circuit: CircuitOptions = CircuitOptions()
+    profiles: dict[str, Profile] = msgspec.field(default_factory=lambda: dict(PROFILES))
+    """By name: those of the engine, and what the home makes of them or adds."""
     turn: TurnOptions = TurnOptions()
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()
@@ -57,8 +61,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     logs: LogOptions = LogOptions()
 
 
+PROFILES_SECTION: Final = "profiles"
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
-    field.name: field.type for field in msgspec.structs.fields(Settings) if field.name not in {"home", "agents"}
+    field.name: field.type
+    for field in msgspec.structs.fields(Settings)
+    if field.name not in {"home", "agents", PROFILES_SECTION}
 }
 """The tables of ``config/torpor.toml`` and the options that each becomes."""
 
@@ -82,11 +89,12 @@ def read_settings(home: Path, environ: Mapping[str, str]) -> Settings:
     reader = _Reader(home)
     sections = reader.sections()
     reader.override(sections, environ)
-    agents = reader.agents()
+    profiles = reader.profiles()
+    agents = reader.agents(profiles)
     if reader.problems:
         raise SettingsInvalid(tuple(reader.problems))
     options: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in sections.items()}
-    return Settings(home=home, agents=agents, **options)
+    return Settings(home=home, agents=agents, profiles=profiles, **options)
 
 
 _MISSING: Final = Words("missing")
@@ -99,12 +107,20 @@ class _Reader:
         self._home = home
         self.problems: list[ConfigError] = []
 
+    @functools.cached_property
+    def _settings(self) -> dict[str, Any]:
+        """Read once, so that what is wrong with the file itself is told once."""
+        return self._toml(SETTINGS_FILE)
+
     def sections(self) -> dict[str, dict[str, Any]]:
         """The typed values that the settings file gives, by section."""
         sections: dict[str, dict[str, Any]] = {}
-        for name, table in self._toml(SETTINGS_FILE).items():
+        for name, table in self._settings.items():
+            if name == PROFILES_SECTION:
+                continue
             if name not in SECTIONS:
-                self._report(SETTINGS_FILE, name, found=Words("unknown"), expected=_one_of(name, SECTIONS))
+                known = (*SECTIONS, PROFILES_SECTION)
+                self._report(SETTINGS_FILE, name, found=Words("unknown"), expected=_one_of(name, known))
             elif not isinstance(table, dict):
                 self._report(SETTINGS_FILE, name, found=table, expected=f"a table [{name}]")
             else:
@@ -126,7 +142,27 @@ class _Reader:
                 expected = misfit(exc, type_).expected
                 self._report("environment", variable, found=environ[variable], expected=expected)
 
-    def agents(self) -> tuple[AgentDefinition, ...]:
+    def profiles(self) -> dict[str, Profile]:
+        """Those of the engine, with what the settings file changes in them, and those that it adds."""
+        told = self._settings.get(PROFILES_SECTION, {})
+        profiles = dict(PROFILES)
+        if not isinstance(told, dict):
+            self._report(SETTINGS_FILE, PROFILES_SECTION, found=told, expected="tables [profiles.NAME]")
+            return profiles
+        for name, table in told.items():
+            where = f"{PROFILES_SECTION}.{name}"
+            if not isinstance(table, dict):
+                self._report(SETTINGS_FILE, where, found=table, expected=f"a table [{where}]")
+                continue
+            values = self._typed(Profile, table, where=SETTINGS_FILE, prefix=f"{where}.")
+            profile = msgspec.structs.replace(profiles.get(name, Profile()), **values)
+            if profile.budget_tokens and profile.granted_tokens > profile.budget_tokens:
+                expected = f"allotments of at most {profile.budget_tokens} tokens together"
+                self._report(SETTINGS_FILE, where, found=f"{profile.granted_tokens} tokens", expected=expected)
+            profiles[name] = profile
+        return profiles
+
+    def agents(self, profiles: Mapping[str, Profile]) -> tuple[AgentDefinition, ...]:
         """The agents whose files are flawless."""
         agents: list[AgentDefinition] = []
         for name in self._agent_files():
@@ -137,6 +173,9 @@ class _Reader:
             if len(self.problems) == known:
                 agents.append(AgentDefinition(**values))
                 self._contradict(agents, where=where, stem=name.removesuffix(".toml"))
+                if agents[-1].profile not in profiles:
+                    expected = _one_of(agents[-1].profile, profiles)
+                    self._report(where, "profile", found=agents[-1].profile, expected=expected)
         return tuple(agents)
 
     def _contradict(self, agents: list[AgentDefinition], *, where: str, stem: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from torpor.actor.options import ActorOptions
 from torpor.errors import ConfigError
 from torpor.gateway.options import GatewayOptions
+from torpor.conversation.budget import PROFILES, Profile
 from torpor.settings import SECTIONS, Settings, SettingsInvalid, read_settings
 
 SHIPPED = Path(__file__).parents[2] / "config" / "torpor.toml"
@@ -49,7 +50,11 @@ def problems_of(home: Path, environ: dict[str, str] | None = None) -> list[str]:
 def test_shipped_file_says_every_default_and_nothing_else() -> None:
     defaults = {name: msgspec.to_builtins(options()) for name, options in SECTIONS.items()}
 
-    assert tomllib.loads(SHIPPED.read_text()) == defaults
+    told = tomllib.loads(SHIPPED.read_text())
+    profiles = {name: msgspec.convert(table, Profile) for name, table in told.pop("profiles").items()}
+
+    assert told == defaults
+    assert profiles == PROFILES
 
 
 def test_shipped_file_explains_every_value_and_names_its_unit() -> None:
@@ -59,7 +64,9 @@ def test_shipped_file_explains_every_value_and_names_its_unit() -> None:
     bare = [line for above, line in values if not (re.match("# .", above) and re.search(r" # \S", line))]
 
     assert bare == []
-    assert len(values) == sum(len(msgspec.structs.fields(options)) for options in SECTIONS.values())
+    profiles = tomllib.loads(SHIPPED.read_text())["profiles"].values()
+    told = sum(len(msgspec.structs.fields(options)) for options in SECTIONS.values()) + sum(map(len, profiles))
+    assert len(values) >= told
 
 
 def test_home_without_a_settings_file_lives_on_the_defaults(home: Path) -> None:

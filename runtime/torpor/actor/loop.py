@@ -25,7 +25,6 @@ from torpor.clock import Clock, IdSource
 from torpor.conversation.fold import version_of
 from torpor.conversation.markup import defused
 from torpor.conversation.retry import RetryOptions
-from torpor.conversation.signals import ContextOptions
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
 from torpor.conversation.state import CallState, ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
@@ -52,6 +51,7 @@ from torpor.turn.agents import Agent, Agents
 from torpor.turn.calibration import Calibration
 from torpor.turn.interpret import Interpreter
 from torpor.turn.options import TurnOptions
+from torpor.turn.prepare import Surroundings
 
 _log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryOptions = RetryOptions()
     turn: TurnOptions
     actor: ActorOptions
-    context: ContextOptions = ContextOptions()
+    surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     calibration: Calibration = msgspec.field(default_factory=Calibration)
 
 
@@ -174,9 +174,8 @@ class Actor:
         parts = self._parts
         thawed = await thaw(parts.store, self.key)
         state = thawed.state
-        agent = parts.agents.get(state.agent)
-        if agent is not None and agent.preamble.digest == state.preamble.digest:
-            state = msgspec.structs.replace(state, preamble=agent.preamble)
+        if (agent := parts.agents.get(state.agent)) is not None:
+            state = msgspec.structs.replace(state, preamble=agent.interned(state.preamble))
         if thawed.snapshot is not None:
             self._snapshot = _marks(thawed.snapshot)
         self._journal = Journal(
@@ -207,6 +206,7 @@ class Actor:
                 steps=parts.steps,
                 retry=parts.retry,
                 calibration=parts.calibration,
+                surroundings=parts.surroundings,
                 options=parts.turn,
                 tasks=tasks,
                 strays=self,
@@ -313,7 +313,7 @@ class Actor:
             reply.fail(refusal)
             return
         age_s = (now_us - state.context_us) / 1_000_000
-        if command.context != state.context or age_s > self._parts.context.expiry_s / 2:
+        if command.context != state.context or age_s > self._parts.surroundings.context.expiry_s / 2:
             if not state.seq:
                 journal.add(ConversationCreated(agent=agent.name))
             version = version_of(state, command.context)

@@ -12,6 +12,8 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Excerpts that one turn is given."""
     score_share: Share = 0.25
     """What scores less than this share of the best excerpt is not given."""
+    budget_tokens: Count = 2_500
+    """What they may cost together, for agents whose profile grants policies no allotment."""
     query_words_max: Count = 24
     """Different words of a message that are looked for; the first ones count."""
     file_max_bytes: Count = 262_144

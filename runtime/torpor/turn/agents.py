@@ -1,42 +1,50 @@
 """An agent: a persona with its model and its tools, built once from its definition and shared by all its
 conversations."""
 
-from typing import Any
+from typing import Final
 
-from torpor.conversation.budget import encoded_tokens
-from torpor.conversation.view import Preamble, preamble_of
+from torpor.conversation.budget import Profile
+from torpor.conversation.view import Preamble
+from torpor.flags.contract import Decided, FlagContext
 from torpor.model.contract import Model
 from torpor.model.windows import window_of
+from torpor.records.ids import ConversationKey
+from torpor.skillbook.catalogue import Catalogue
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.definition import AgentDefinition
+from torpor.turn.offer import Offer, Offers
+
+INDEX_BUDGET_TOKENS: Final = 2_000
+"""Of the index of skills, where nobody says otherwise."""
+UNBOUND: Final = Profile()
+"""Nothing but the model's window counts."""
 
 
 class Agent:
-    """A definition with its parts; immutable."""
+    """A definition with its parts."""
 
-    __slots__ = ("definition", "fixed_sections", "model", "preamble", "toolbox")
+    __slots__ = ("definition", "model", "offers", "profile", "toolbox")
 
-    def __init__(self, definition: AgentDefinition, *, model: Model, toolbox: Toolbox) -> None:
+    def __init__(
+        self,
+        definition: AgentDefinition,
+        *,
+        model: Model,
+        toolbox: Toolbox,
+        profile: Profile = UNBOUND,
+        index_budget_tokens: int = INDEX_BUDGET_TOKENS,
+    ) -> None:
         self.definition = definition
         self.model = model
         self.toolbox = toolbox
-        fields = _preamble_fields(definition, model, toolbox)
-        self.preamble: Preamble = preamble_of(fields)
-        self.fixed_sections = {
-            "instructions": encoded_tokens(fields.get("system")),
-            "tools": encoded_tokens(fields["tools"]),
-        }
+        self.profile = profile
+        self.offers = Offers(
+            definition, model=model, toolbox=toolbox, profile=profile, index_budget_tokens=index_budget_tokens
+        )
 
     @property
-    def budget_tokens(self) -> int:
-        """Of a request and its reply together: what the profile says, or else the model's window."""
-        override = int(self.definition.model.get("window_tokens", 0))
-        return window_of(self.model_name, override=override)
-
-    @property
-    def fallback(self) -> str:
-        """The model that is asked when the first one fails; empty for none."""
-        return str(self.definition.model.get("fallback", ""))
+    def name(self) -> str:
+        return self.definition.name
 
     @property
     def model_name(self) -> str:
@@ -44,26 +52,31 @@ class Agent:
         return self.definition.model_name
 
     @property
-    def name(self) -> str:
-        return self.definition.name
+    def fallback(self) -> str:
+        """The model that is asked when the first one fails; empty for none."""
+        return str(self.definition.model.get("fallback", ""))
+
+    @property
+    def budget_tokens(self) -> int:
+        """Of a request and its reply together: what the profile says, or else the model's window."""
+        if self.profile.budget_tokens:
+            return self.profile.budget_tokens
+        return window_of(self.model_name, override=int(self.definition.model.get("window_tokens", 0)))
+
+    def offer(self, decided: Decided, catalogue: Catalogue) -> Offer:
+        """What it offers under these flags and skills."""
+        return self.offers.offer(decided, catalogue)
+
+    def interned(self, preamble: Preamble) -> Preamble:
+        """The same preamble as other conversations hold it, so that its text is in memory once."""
+        return self.offers.interned(preamble)
+
+    def flag_context(self, key: ConversationKey) -> FlagContext:
+        """By whom and what flags are decided in the conversation ``key``."""
+        return FlagContext(tenant=key.tenant, owner=key.owner, agent=self.name)
 
     def __repr__(self) -> str:
-        return f"<Agent {self.name} preamble={self.preamble.digest[:12]}>"
-
-
-def _preamble_fields(definition: AgentDefinition, model: Model, toolbox: Toolbox) -> dict[str, Any]:
-    """Tools sorted by name, the static system prompt as its own block: a prefix that only a change of the home
-    moves. A prompt that says nothing is left out, since the API refuses it."""
-    return {
-        "model": definition.model_name,
-        "max_tokens": definition.max_tokens,
-        **model.request_fields(),
-        **({"system": [{"type": "text", "text": definition.system}]} if definition.system.strip() else {}),
-        "tools": [
-            {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
-            for spec in toolbox.specs()
-        ],
-    }
+        return f"<Agent {self.name} {self.offers!r}>"
 
 
 class Agents:

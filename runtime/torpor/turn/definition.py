@@ -7,7 +7,6 @@ import msgspec
 from torpor.records.bounds import Count
 from torpor.records.context import DEFAULT_LABELS
 
-
 EVERY: Final = "*"
 """In an allow-list: all there are."""
 

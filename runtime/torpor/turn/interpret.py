@@ -13,7 +13,13 @@ import structlog
 
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
-from torpor.conversation.budget import input_tokens, next_request_tokens, request_bytes, request_sections
+from torpor.conversation.budget import (
+    exceeded,
+    input_tokens,
+    next_request_tokens,
+    request_bytes,
+    request_sections,
+)
 from torpor.conversation.fold import requested_view
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
@@ -29,6 +35,7 @@ from torpor.conversation.steps import (
     next_step,
 )
 from torpor.errors import InvariantBroken, ProviderError
+from torpor.flags.contract import Decided
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
@@ -36,7 +43,6 @@ from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
     ModelRequested,
-    PreambleChanged,
     StepKind,
     TurnCancelled,
     TurnFailed,
@@ -50,6 +56,9 @@ from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.options import TurnOptions
+from torpor.turn.permits import Permits
+from torpor.turn.prepare import Surroundings, beginning
+from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
 
 _log = structlog.get_logger()
@@ -71,6 +80,7 @@ class Interpreter:
         retry: RetryOptions,
         options: TurnOptions,
         calibration: Calibration,
+        surroundings: Surroundings,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
         land_soon: Callable[[], None],
@@ -92,6 +102,7 @@ class Interpreter:
         self._retry = retry
         self._options = options
         self._calibration = calibration
+        self._surroundings = surroundings
         self._tasks = tasks
         self._strays = strays
         self._land_soon = land_soon
@@ -115,7 +126,7 @@ class Interpreter:
                     if self._is_at_rest():
                         return
                 case PrepareTurn():
-                    self._prepare(step)
+                    await self._prepare(step)
                 case FinishTurn():
                     self._finish(step)
                 case CallModel() | RunTools():
@@ -139,11 +150,26 @@ class Interpreter:
     def _is_at_rest(self) -> bool:
         return isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), Rest)
 
-    def _prepare(self, step: PrepareTurn) -> None:
-        if self._agent is not None and self._agent.preamble.digest != self._journal.state.preamble.digest:
-            preamble = self._agent.preamble
-            self._journal.add(PreambleChanged(digest=preamble.digest, body=preamble.body))
-        self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
+    async def _prepare(self, step: PrepareTurn) -> None:
+        """Begin the turn. Only flags that another provider was not asked for yet are waited for, within a deadline."""
+        if self._agent is None:
+            self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
+            return
+        decided = await self._decided(self._agent)
+        records = beginning(
+            self._journal.state,
+            step,
+            agent=self._agent,
+            decided=decided,
+            surroundings=self._surroundings,
+            now_us=self._clock.now_us(),
+        )
+        self._journal.add(*records)
+
+    async def _decided(self, agent: Agent) -> Decided:
+        context = agent.flag_context(self._key)
+        known = self._surroundings.flags.decided(context)
+        return known if known is not None else await self._surroundings.flags.ask(context)
 
     def _finish(self, step: FinishTurn) -> None:
         match step.end:
@@ -187,6 +213,8 @@ class Interpreter:
         model = turn.model or agent.model_name
         ratio = self._calibration.bytes_per_token(model)
         estimated_tokens = next_request_tokens(state, view, bytes_per_token=ratio)
+        fixed = agent.offers.sections_of(state.preamble)
+        sections = request_sections(fixed, turn, view, budget_tokens=agent.budget_tokens)
         if step.attempt > 1:
             self._journal.add(
                 AttemptStarted(turn=step.turn, step=StepKind.CALL_MODEL, round=step.round, attempt=step.attempt)
@@ -198,10 +226,12 @@ class Interpreter:
                 round=step.round,
                 preamble=state.preamble.digest,
                 link=view.link.hex(),
-                sections=request_sections(agent.fixed_sections, turn, view, budget_tokens=agent.budget_tokens),
+                sections=sections,
                 joined=step.joined,
                 model=turn.model,
                 estimated_tokens=estimated_tokens,
+                budget_tokens=agent.budget_tokens,
+                over=exceeded(sections, agent.profile),
             )
         )
         sink = ReplySoFar(call, publish=lambda delta: self._bus.publish_delta(self._key, delta))
@@ -265,10 +295,20 @@ class Interpreter:
             self._cut(self._stopping, partial=sink.partial())
 
     async def _run_tools(self, step: RunTools, agent: Agent) -> None:
+        state, decided = self._journal.state, await self._decided(agent)
+        turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)
+        permits = Permits(
+            offered=agent.offers.tools_of(state.preamble),
+            decided=decided,
+            skills=state.skills,
+            is_restricted=agent.definition.skill_tools == "restriction",
+        )
         batch = ToolBatch(
             self._key,
-            _turn_of(self._journal.state),
+            turn,
             toolbox=agent.toolbox,
+            permits=permits,
+            skills=TurnSkills(turn=turn.number, offer=offer, loaded=state.skills),
             journal=self._journal,
             tasks=self._tasks,
             strays=self._strays,

@@ -1,12 +1,8 @@
 """Whether a call may run: what is offered is pinned for a turn, what is allowed is asked at each call. Pure."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
-
-import msgspec
 
 from torpor.conversation.state import LoadedSkill
-from torpor.conversation.view import Preamble
 from torpor.errors import ToolUnknown
 from torpor.flags.contract import Decided
 from torpor.records.journal import Outcome
@@ -39,15 +35,9 @@ class Permits:
             text = f"Not executed: {name} is switched off. Nothing was done; go on without it."
             return ToolResult(outcome=Outcome.DENIED, text=text)
         if self._restricting and name not in ENGINE_TOOL_NAMES:
-            allowed = {tool for skill in self._restricting for tool in skill.allowed_tools}
+            allowed = {tool.partition("(")[0] for skill in self._restricting for tool in skill.allowed_tools}
             if name not in allowed:
                 keys = ", ".join(skill.key for skill in self._restricting)
                 text = f"Not executed: {name} is none of the tools that the skills in use ({keys}) allow."
                 return ToolResult(outcome=Outcome.DENIED, text=text)
         return None
-
-
-def offered_by(preamble: Preamble) -> frozenset[str]:
-    """Names of the tools in ``preamble``."""
-    tools: list[dict[str, Any]] = msgspec.json.decode(preamble.body).get("tools", [])
-    return frozenset(tool["name"] for tool in tools)

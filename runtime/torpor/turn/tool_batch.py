@@ -24,6 +24,7 @@ from torpor.records.journal import (
     Effect,
     JournalRecord,
     Outcome,
+    SkillLoaded,
     StepKind,
     ToolFinished,
     ToolStarted,
@@ -31,6 +32,8 @@ from torpor.records.journal import (
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.turn import notes
 from torpor.turn.contract import Journal
+from torpor.turn.permits import Permits
+from torpor.turn.skills import TurnSkills
 
 
 class Strays(Protocol):
@@ -54,6 +57,8 @@ class ToolBatch:
         turn: TurnState,
         *,
         toolbox: Toolbox,
+        permits: Permits,
+        skills: TurnSkills,
         journal: Journal,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
@@ -62,13 +67,16 @@ class ToolBatch:
         self._key = key
         self._turn = turn
         self._toolbox = toolbox
+        self._refusals = {call.id: permits.refusal(call.name) for call in turn.open_calls if not call.unusable}
+        """Judged once, so that what is recorded and what is done agree."""
+        self._skills = skills
         self._journal = journal
         self._tasks = tasks
         self._strays = strays
         self._report = report
         self._running: dict[CallId, tuple[CallState, anyio.TaskHandle[None]]] = {}
         self._begun: set[CallId] = set()
-        self._ended: list[ToolFinished] = []
+        self._ended: list[ToolFinished | SkillLoaded] = []
         self._wakeup = anyio.Event()
         self._is_over = False
         """The turn ends: nothing begins any more."""
@@ -76,8 +84,7 @@ class ToolBatch:
     async def run(self, step: RunTools) -> None:
         """Settle every open call. Cancellation: leaves the calls running; ``stop`` or ``abandon`` ends them."""
         calls = self._turn.open_calls
-        usable = (call for call in calls if not call.unusable)
-        known = [(call, spec) for call in usable if (spec := self._toolbox.spec(call.name)) is not None]
+        known = [(call, spec) for call in calls if not call.unusable and (spec := self._spec(call)) is not None]
         if step.attempt > 1:
             self._journal.add(self._attempt_started(step))
         self._journal.add(
@@ -97,7 +104,7 @@ class ToolBatch:
             self._wakeup = anyio.Event()
             ended, self._ended = self._ended, []
             self._journal.add(*ended)
-            open_calls -= len(ended)
+            open_calls -= sum(isinstance(record, ToolFinished) for record in ended)
             if open_calls:
                 await self._journal.flush()
 
@@ -151,6 +158,9 @@ class ToolBatch:
                 self._strays.stopped(call)
         if was_waited_for:
             self._ended.append(finished(self._turn.number, call, result))
+            loaded = self._skills.loaded_by(call.id)
+            if loaded is not None and result.outcome is Outcome.SUCCEEDED:
+                self._ended.append(loaded)
         elif self._effect(call) is Effect.WRITE:
             self._strays.ended_late(call, result, of_turn=self._turn.number)
             await self._journal.flush()
@@ -158,7 +168,9 @@ class ToolBatch:
     async def _result_of(self, call: CallState) -> ToolResult:
         if call.unusable:
             return ToolResult(outcome=Outcome.FAILED, text=call.unusable)
-        spec = self._toolbox.spec(call.name)
+        spec, refusal = self._spec(call), self._refusals[call.id]
+        if refusal is not None and call.status is CallStatus.INTENDED:
+            return refusal
         if call.status is CallStatus.INTENDED or (spec is not None and call.effect is Effect.READ):
             return await self._toolbox.call(call.name, call.arguments, self._context(call))
         return await self._recovered(call, spec)
@@ -169,7 +181,8 @@ class ToolBatch:
         if call.effect is Effect.READ:
             return notes.interrupted(call.name)
         if spec is None:
-            return notes.unknown(call.name, why="the tool is no longer there to ask")
+            is_gone = self._toolbox.spec(call.name) is None
+            return notes.unknown(call.name, why=f"the tool is no longer {'there to ask' if is_gone else 'to be used'}")
         if spec.has_probe:
             probed = await self._toolbox.probe(call.name, call.arguments, self._context(call))
             if probed is not None and (self._is_over or probed.outcome is not Outcome.NEVER_STARTED):
@@ -181,8 +194,12 @@ class ToolBatch:
             return _after_retry(call.name, retried)
         return notes.unknown(call.name, why="the process ended before its result was recorded")
 
+    def _spec(self, call: CallState) -> ToolSpec | None:
+        """Of the tool that is called; None when there is none, or it may not be used."""
+        return self._toolbox.spec(call.name) if self._refusals.get(call.id) is None else None
+
     def _effect(self, call: CallState) -> Effect:
-        spec = self._toolbox.spec(call.name)
+        spec = self._spec(call)
         return spec.effect if spec is not None and call.status is CallStatus.INTENDED else call.effect
 
     def _context(self, call: CallState) -> ToolContext:
@@ -193,6 +210,7 @@ class ToolBatch:
             call_id=call.id,
             idempotency_key=call.idempotency_key or self._new_key(call),
             report=lambda text: self._report(call.id, call.name, text),
+            skills=self._skills.of_call(call.id),
         )
 
     def _attempt_started(self, step: RunTools) -> AttemptStarted:

@@ -9,7 +9,8 @@ from torpor.conversation.view import preamble_of
 from torpor.flags.contract import Decided, defaulted
 from torpor.records.journal import Outcome
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
-from torpor.turn.permits import Permits, offered_by
+from torpor.turn.offer import tools_in
+from torpor.turn.permits import Permits
 
 OFFERED = frozenset({"look", "pay", *ENGINE_TOOL_NAMES})
 REFUNDS = LoadedSkill(key="refunds", digest="d", allowed_tools=("pay",))
@@ -93,5 +94,5 @@ def test_a_tool_that_a_skill_allows_can_still_be_switched_off() -> None:
 
 
 def test_what_a_preamble_offers_is_told_from_its_text() -> None:
-    assert offered_by(preamble_of({"tools": [{"name": "look"}, {"name": "pay"}]})) == {"look", "pay"}
-    assert offered_by(preamble_of({"model": "m"})) == frozenset()
+    assert tools_in(preamble_of({"tools": [{"name": "look"}, {"name": "pay"}]})) == {"look", "pay"}
+    assert tools_in(preamble_of({"model": "m"})) == frozenset()

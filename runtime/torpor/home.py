@@ -1,0 +1,137 @@
+"""A home as the engine uses it: its tools, skills, flags, policies and agents, read and checked.
+
+Above: the composition root, which runs them, and the command line, which tells what they are and cost. Nothing here
+runs yet: tools have no callers, files are not watched, no model is asked.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from torpor.clock import Clock, IdSource
+from torpor.flags.contract import EVERYTHING_ON
+from torpor.flags.face import Flags
+from torpor.model.contract import Model
+from torpor.model.registry import ModelRegistry
+from torpor.policies.book import PolicyBook
+from torpor.settings import AGENTS_FOLDER, Settings
+from torpor.skillbook.load import SkillRoot
+from torpor.skillbook.reload import SkillBook
+from torpor.store.contract import Blobs
+from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.load import load_tools
+from torpor.toolhost.registry import ToolRegistry
+from torpor.turn.agents import Agent, Agents
+from torpor.turn.definition import AgentDefinition
+from torpor.turn.prepare import Surroundings
+
+SKILLS_FOLDER: Final = "skills"
+TOOLS_FOLDER: Final = "tools"
+SKILLS_SCOPE: Final = "home"
+
+_log = structlog.get_logger()
+
+
+class Home(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    tools: ToolRegistry
+    models: ModelRegistry
+    flags: Flags
+    skills: SkillBook
+    policies: PolicyBook
+    agents: Agents
+    surroundings: Surroundings
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the files until the block ends, load what the models need, and close what was opened."""
+        async with (
+            self.flags.running(),
+            self.policies.watching(),
+            self.models.opened(),
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(self.skills.watching, name="skills:watch")
+            yield
+            tasks.cancel_scope.cancel()
+        self.tools.close()
+
+
+def load_home(
+    settings: Settings,
+    *,
+    blobs: Blobs,
+    clock: Clock,
+    ids: IdSource,
+    environ: Mapping[str, str],
+    wrap_model: Callable[[Model], Model],
+    wrap_toolbox: Callable[[Toolbox], Toolbox],
+) -> Home:
+    """Read the files of the home. Takes time: to be called before the event loop has much to do, or in a thread.
+
+    What is broken among tools, skills and policies is logged and left out.
+    Raises: ConfigError: an agent or a flag cannot be used, or an agent's fixed parts are more than its profile grants.
+    """
+    tools = _tools(settings, blobs)
+    models = ModelRegistry(home=settings.home, environ=environ, clock=clock, ids=ids, circuit=settings.circuit)
+    flags = Flags(settings.home, clock=clock, options=settings.flags)
+    flags.load()
+    skills = SkillBook([SkillRoot(path=settings.home / SKILLS_FOLDER, scope=SKILLS_SCOPE)], options=settings.skills)
+    skills.load()
+    policies = PolicyBook(settings.home, options=settings.policies)
+    policies.load()
+    agents = [
+        _agent(definition, settings=settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
+        for definition in settings.agents
+    ]
+    for agent in agents:
+        agent.offers.check(EVERYTHING_ON, skills.current)
+    surroundings = Surroundings(
+        flags=flags,
+        skills=skills,
+        policies=policies,
+        context=settings.context,
+        excerpts_max=settings.policies.excerpts_max,
+        excerpts_tokens=settings.policies.budget_tokens,
+    )
+    return Home(
+        tools=tools,
+        models=models,
+        flags=flags,
+        skills=skills,
+        policies=policies,
+        agents=Agents(tuple(agents)),
+        surroundings=surroundings,
+    )
+
+
+def _tools(settings: Settings, blobs: Blobs) -> ToolRegistry:
+    loaded = load_tools(settings.home / TOOLS_FOLDER)
+    for problem in loaded.problems:
+        _log.error("tool.not_loaded", file=problem.file, line=problem.line, why=problem.message)
+    return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools)
+
+
+def _agent(
+    definition: AgentDefinition,
+    *,
+    settings: Settings,
+    tools: ToolRegistry,
+    models: ModelRegistry,
+    wrap_model: Callable[[Model], Model],
+    wrap: Callable[[Toolbox], Toolbox],
+) -> Agent:
+    if missing := tools.missing(definition.tools):
+        _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
+    return Agent(
+        definition,
+        model=wrap_model(models.model(definition.model, where=f"{AGENTS_FOLDER}/{definition.name}.toml")),
+        toolbox=wrap(tools.toolbox(definition.tools)),
+        profile=settings.profiles[definition.profile],
+        index_budget_tokens=settings.skills.index_budget_tokens,
+    )

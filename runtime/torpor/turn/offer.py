@@ -1,0 +1,183 @@
+"""What a turn offers the model: the preamble, and the tools and skills that stand in it.
+
+An agent may call what its definition allows; flags take away from that, and what is off costs nothing: neither a
+schema nor a line in the index, nor the engine's tools that would serve it. Equal offers are made once and shared by
+all conversations, so a turn costs a look-up.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.budget import Profile, encoded_tokens
+from torpor.conversation.view import Preamble, preamble_of
+from torpor.errors import ConfigError
+from torpor.flags.contract import Decided
+from torpor.model.contract import Model
+from torpor.skillbook.catalogue import Catalogue
+from torpor.skillbook.index import INDEX_TAG, index_text
+from torpor.skillbook.parse import Skill
+from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS
+from torpor.turn.definition import EVERY, AgentDefinition
+
+OFFERS_MAX: Final = 64
+"""Offers of one agent that are kept ready; the one made first goes first."""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One way in which an agent presents itself."""
+
+    preamble: Preamble
+    sections: Mapping[str, int]
+    """Estimated tokens of the fixed parts."""
+    tools: frozenset[str]
+    """Names that stand in the preamble."""
+    skills: Mapping[str, Skill]
+    """By key: those in the index, and those that only a search finds."""
+    catalogue: Catalogue
+    """The texts of the skills."""
+
+
+class Offers:
+    """Makes and keeps the offers of one agent."""
+
+    def __init__(
+        self,
+        definition: AgentDefinition,
+        *,
+        model: Model,
+        toolbox: Toolbox,
+        profile: Profile,
+        index_budget_tokens: int,
+    ) -> None:
+        self._definition = definition
+        self._model = model
+        self._toolbox = toolbox
+        self._profile = profile
+        self._index_budget_tokens = index_budget_tokens
+        self._ready: dict[tuple[frozenset[str], str], Offer] = {}
+        self._by_digest: dict[str, Offer] = {}
+
+    def offer(self, decided: Decided, catalogue: Catalogue) -> Offer:
+        """What is offered under these flags and skills."""
+        off = frozenset(key for key, decision in decided.decisions.items() if not decision.value)
+        named = (off, catalogue.digest)
+        offer = self._ready.get(named)
+        if offer is None:
+            if len(self._ready) >= OFFERS_MAX:
+                gone = self._ready.pop(next(iter(self._ready)))
+                self._by_digest.pop(gone.preamble.digest, None)
+            offer = self._ready[named] = self._made(decided, catalogue)
+            self._by_digest[offer.preamble.digest] = offer
+        return offer
+
+    def interned(self, preamble: Preamble) -> Preamble:
+        """The equal preamble of an offer that is kept, or ``preamble`` itself."""
+        return offer.preamble if (offer := self._by_digest.get(preamble.digest)) is not None else preamble
+
+    def tools_of(self, preamble: Preamble) -> frozenset[str]:
+        """Names of the tools in ``preamble``, which may be of another time."""
+        return offer.tools if (offer := self._by_digest.get(preamble.digest)) is not None else tools_in(preamble)
+
+    def sections_of(self, preamble: Preamble) -> Mapping[str, int]:
+        """Estimated tokens of the fixed parts in ``preamble``, which may be of another time."""
+        return offer.sections if (offer := self._by_digest.get(preamble.digest)) is not None else sections_in(preamble)
+
+    def check(self, decided: Decided, catalogue: Catalogue) -> None:
+        """Raises: ConfigError: the fixed parts alone are more than the profile grants them; with the numbers."""
+        offer, granted = self.offer(decided, catalogue), self._profile.fixed_tokens
+        used = sum(offer.sections.values())
+        if granted and used > granted:
+            parts = ", ".join(f"{name} {tokens}" for name, tokens in offer.sections.items() if tokens)
+            raise ConfigError(
+                f"agent {self._definition.name!r}",
+                key=f"profile {self._definition.profile!r}",
+                found=f"fixed parts of {used} tokens ({parts})",
+                expected=f"at most {granted} tokens; shorten the prompt, allow fewer tools or choose another profile",
+            )
+
+    def __repr__(self) -> str:
+        return f"<Offers ready={len(self._ready)}>"
+
+    def _made(self, decided: Decided, catalogue: Catalogue) -> Offer:
+        definition = self._definition
+        skills = {
+            skill.key: skill
+            for skill in catalogue.skills
+            if skill.model_invocable
+            and (EVERY in definition.skills or skill.key in definition.skills)
+            and decided.is_on(f"skill.{skill.key}")
+        }
+        tools = self._tools(decided, has_skills=bool(skills))
+        index = index_text(tuple(skills.values()), budget_tokens=self._room_for_index(tools))
+        if index.left_out:
+            tools = self._tools(decided, has_skills=True, has_search=True)
+        preamble = preamble_of(self._fields(tools, index.text))
+        return Offer(
+            preamble=preamble,
+            sections=sections_in(preamble),
+            tools=tools_in(preamble),
+            skills=skills,
+            catalogue=catalogue,
+        )
+
+    def _tools(self, decided: Decided, *, has_skills: bool, has_search: bool = False) -> list[dict[str, Any]]:
+        """Schemas sorted by name, so that only a change of what is offered moves the prefix."""
+        idle = frozenset() if has_skills else frozenset({LOAD_SKILL, READ_SKILL_FILE})
+        if not has_search:
+            idle |= {SEARCH_SKILLS}
+        return [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+            for spec in self._toolbox.specs()
+            if spec.name not in idle and decided.is_on(f"tool.{spec.name}")
+        ]
+
+    def _room_for_index(self, tools: list[dict[str, Any]]) -> int:
+        """The index may take its own budget, and no more than the profile leaves beside prompt and tools."""
+        if not self._profile.fixed_tokens:
+            return self._index_budget_tokens
+        left = self._profile.fixed_tokens - encoded_tokens(self._instructions()) - encoded_tokens(tools)
+        return max(min(self._index_budget_tokens, left), 0)
+
+    def _instructions(self) -> list[dict[str, str]]:
+        """A prompt that says nothing is left out, since the API refuses it."""
+        return [_system_block(self._definition.system)] if self._definition.system.strip() else []
+
+    def _fields(self, tools: list[dict[str, Any]], index: str) -> dict[str, Any]:
+        """The static prompt first, then the index as its own block: what changes less often stands before."""
+        system = [*self._instructions(), *([_system_block(index)] if index else [])]
+        return {
+            "model": self._definition.model_name,
+            "max_tokens": self._definition.max_tokens,
+            **self._model.request_fields(),
+            **({"system": system} if system else {}),
+            "tools": tools,
+        }
+
+
+def tools_in(preamble: Preamble) -> frozenset[str]:
+    """Names of the tools that ``preamble`` offers."""
+    return frozenset(tool["name"] for tool in _fields_of(preamble).get("tools", ()))
+
+
+def sections_in(preamble: Preamble) -> dict[str, int]:
+    """Estimated tokens of the fixed parts of ``preamble``."""
+    fields = _fields_of(preamble)
+    system = fields.get("system", [])
+    index = [block for block in system if block["text"].startswith(f"<{INDEX_TAG}")]
+    return {
+        "instructions": encoded_tokens([block for block in system if block not in index]),
+        "tools": encoded_tokens(fields.get("tools")),
+        "skill_index": encoded_tokens(index),
+    }
+
+
+def _fields_of(preamble: Preamble) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(preamble.body)
+    return fields
+
+
+def _system_block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}

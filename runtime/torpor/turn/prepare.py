@@ -1,0 +1,183 @@
+"""What a turn begins with, as records: flags pinned, preamble, context signal, policy excerpts.
+
+Everything that the model will be told beside the user's words is rendered here, once, and frozen into the record; later
+calls of the turn only repeat it. Flags are the one thing that may have to be waited for, and only where another
+provider has not been asked yet.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from torpor.conversation.budget import tokens_of_bytes
+from torpor.conversation.markup import element, escaped_lines, group
+from torpor.conversation.publish import text_of
+from torpor.conversation.signals import ContextOptions, Signal, is_expired, signal_of
+from torpor.conversation.state import ConversationState
+from torpor.conversation.steps import PrepareTurn
+from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
+from torpor.policies.parse import Excerpt
+from torpor.records.blocks import text_block
+from torpor.records.journal import FlagDecision, FlagsPinned, JournalRecord, PreambleChanged, TurnPrepared
+from torpor.skillbook.catalogue import Catalogue
+from torpor.skillbook.load import Shelf
+from torpor.skillbook.options import SkillOptions
+from torpor.turn.agents import Agent
+from torpor.turn.definition import EVERY
+
+EXCERPT_MARKUP_TOKENS: Final = 20
+"""Of the tags around one excerpt, and around all of them."""
+POLICIES_NOTE: Final = "name the id and version of the rule that you rely on"
+
+
+NO_SKILLS: Final = Catalogue(Shelf(), options=SkillOptions())
+
+
+class FlagSource(Protocol):
+    """Implemented by ``flags.face.Flags``."""
+
+    def decided(self, context: FlagContext) -> Decided | None: ...
+
+    async def ask(self, context: FlagContext) -> Decided: ...
+
+
+class SkillShelf(Protocol):
+    """Implemented by ``skillbook.reload.SkillBook``."""
+
+    @property
+    def current(self) -> Catalogue: ...
+
+
+class PolicySearch(Protocol):
+    """Implemented by ``policies.book.PolicyBook``."""
+
+    def search(
+        self, text: str, *, limit: int, budget_tokens: int, ids: frozenset[str] | None = None
+    ) -> tuple[Excerpt, ...]: ...
+
+
+class AllOn:
+    """Implements ``FlagSource`` where no flag is declared."""
+
+    def decided(self, context: FlagContext) -> Decided:
+        del context
+        return EVERYTHING_ON
+
+    async def ask(self, context: FlagContext) -> Decided:
+        return self.decided(context)
+
+
+class NoSkills:
+    """Implements ``SkillShelf`` where there are none."""
+
+    current: Catalogue = NO_SKILLS
+
+
+class NoPolicies:
+    """Implements ``PolicySearch`` where there are none."""
+
+    def search(
+        self, text: str, *, limit: int, budget_tokens: int, ids: frozenset[str] | None = None
+    ) -> tuple[Excerpt, ...]:
+        del text, limit, budget_tokens, ids
+        return ()
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What turns draw on beside the conversation; shared by all of a process."""
+
+    flags: FlagSource = AllOn()
+    skills: SkillShelf = NoSkills()
+    policies: PolicySearch = NoPolicies()
+    context: ContextOptions = ContextOptions()
+    excerpts_max: int = 4
+    excerpts_tokens: int = 2_500
+    """For an agent whose profile grants policies no allotment of their own."""
+
+
+def beginning(
+    state: ConversationState,
+    step: PrepareTurn,
+    *,
+    agent: Agent,
+    decided: Decided,
+    surroundings: Surroundings,
+    now_us: int,
+) -> list[JournalRecord]:
+    """The records that begin the turn, in order; the last one is ``TurnPrepared``."""
+    offer, records = agent.offer(decided, surroundings.skills.current), list[JournalRecord]()
+    if decided.digest != (state.flags_digest or EVERYTHING_ON.digest):
+        records.append(FlagsPinned(digest=decided.digest, decisions=_decisions(decided)))
+    if offer.preamble.digest != state.preamble.digest:
+        records.append(PreambleChanged(digest=offer.preamble.digest, body=offer.preamble.body))
+    signal = _signal(state, agent, surroundings=surroundings, now_us=now_us)
+    excerpts = _excerpts(state, step, agent=agent, surroundings=surroundings)
+    told = policies_text(excerpts)
+    sections = {"envelope": signal.tokens, "policy_excerpts": tokens_of_bytes(len(told.encode()))}
+    records.append(
+        TurnPrepared(
+            turn=step.turn,
+            messages=step.messages,
+            signal=(text_block(signal.text),) if signal.text else (),
+            turn_only=(text_block(told),) if told else (),
+            sections={name: tokens for name, tokens in sections.items() if tokens},
+            labels=signal.labels,
+            withheld=signal.withheld,
+            policies=tuple(f"{excerpt.id}@{excerpt.version}" for excerpt in excerpts),
+        )
+    )
+    return records
+
+
+def policies_text(excerpts: Sequence[Excerpt]) -> str:
+    """Excerpts as the model reads them; empty when there are none."""
+    elements = (
+        element(
+            "excerpt",
+            escaped_lines(excerpt.text),
+            attributes={"id": excerpt.id, "version": excerpt.version, "heading": excerpt.heading},
+        )
+        for excerpt in excerpts
+    )
+    return group("policies", elements, attributes={"note": POLICIES_NOTE})
+
+
+def _decisions(decided: Decided) -> tuple[FlagDecision, ...]:
+    return tuple(
+        FlagDecision(key=key, value=decision.value, variant=decision.variant, reason=decision.reason)
+        for key, decision in decided.decisions.items()
+    )
+
+
+def _signal(state: ConversationState, agent: Agent, *, surroundings: Surroundings, now_us: int) -> Signal:
+    context, options = state.context, surroundings.context
+    if context is None or is_expired(state.context_us, now_us=now_us, options=options):
+        return Signal()
+    return signal_of(
+        context,
+        version=state.context_version,
+        labels=frozenset(agent.definition.labels),
+        options=options,
+        tokens_max=agent.profile.workflow_tokens,
+    )
+
+
+def _excerpts(
+    state: ConversationState, step: PrepareTurn, *, agent: Agent, surroundings: Surroundings
+) -> tuple[Excerpt, ...]:
+    """What fits the messages, whole excerpts within the allotment, their markup included."""
+    allowed = agent.definition.policies
+    if not allowed:
+        return ()
+    budget_tokens = agent.profile.policies_tokens or surroundings.excerpts_tokens
+    markup_tokens = EXCERPT_MARKUP_TOKENS * (1 + surroundings.excerpts_max)
+    found = surroundings.policies.search(
+        " ".join(text_of(message.blocks) for message in state.queued if message.id in step.messages),
+        limit=surroundings.excerpts_max,
+        budget_tokens=max(budget_tokens - markup_tokens, 0),
+        ids=None if EVERY in allowed else frozenset(allowed),
+    )
+    while found and tokens_of_bytes(len(policies_text(found).encode())) > budget_tokens:
+        found = found[:-1]
+    return found
