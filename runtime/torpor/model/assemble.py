@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from torpor.conversation.text import clean
 from torpor.errors import StreamLost
 from torpor.model.contract import ModelReply, ReplySink
 from torpor.records.blocks import Block, canonical, head_of
@@ -189,7 +190,7 @@ class Assembler:
     def _whole(self, block: _OpenBlock) -> dict[str, Any]:
         fields = dict(block.fields)
         if block.type == "text":
-            fields["text"] = "".join(block.pieces)
+            fields["text"] = clean("".join(block.pieces)).text  # as those who watch were shown it
             if not fields.get("citations"):
                 fields.pop("citations", None)
         elif block.type == "thinking":

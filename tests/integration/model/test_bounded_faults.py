@@ -176,7 +176,7 @@ async def test_calls_of_a_turn_that_was_cut_short_are_answered_as_what_became_of
             gate.opened.set()
         async with talking_to(api, data=data, ledger=ledger, tools=(writes("send"),)) as engine:
             await engine.ask(ORDINARY)
-            assert engine.ledger.of("started") == ["pay", "send"]
+            assert sorted(engine.ledger.of("started")) == ["pay", "send"]
             results = await engine.records_of(ToolFinished)
             assert {record.name: record.outcome for record in results} == {
                 "pay": Outcome.SUCCEEDED,
@@ -224,6 +224,18 @@ async def test_whatever_was_cleaned_reaches_the_model_and_comes_back_in_every_la
     assert messages[0]["content"][0]["text"] == said
     assert [block.get("text", block.get("input")) for block in messages[1]["content"]] == [said, {said: said}]
     assert refused(api) == []
+
+
+async def test_controls_in_what_the_model_said_are_stored_and_sent_as_they_were_shown() -> None:
+    async with serving(says("nul \x00, escape \x1b[31m."), profile="strict") as api:
+        api.otherwise(ANSWER)
+        async with talking_to(api) as engine:
+            heard = engine.watch()
+            await engine.ask("say it")
+            await engine.ask(ORDINARY)
+            shown = next(iter(heard.said().values()))
+    assert shown == "nul \N{SYMBOL FOR NULL}, escape \N{SYMBOL FOR ESCAPE}[31m."
+    assert shown in told(api)
 
 
 @pytest.mark.parametrize("deltas", range(1, len(FAMILY) + 1))
