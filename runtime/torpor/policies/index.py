@@ -26,7 +26,9 @@ FROM excerpts WHERE excerpts MATCH ? ORDER BY score DESC, rowid LIMIT ?
 """
 _WORD: Final = re.compile(r"[^\W_]+")
 _SCORE_MIN: Final = 0.001
-"""BM25 gives nearly nothing to a word that is in more than half of all excerpts."""
+"""BM25 gives nearly nothing to a word that is in half of all excerpts or more, and tells none of them apart."""
+_MANY: Final = 10
+"""Among fewer excerpts, half of them is no measure, and every shared word counts."""
 _EMPTY: Final = """
 a about above after again all also am an and any are as at be because been before being below between both but by
 can could did do does doing down during each else even ever every few for from further get got had has have having
@@ -72,7 +74,8 @@ class PolicyIndex:
             return []
         query = " OR ".join(f'"{word}"' for word in words)
         rows = self._database.execute(_SEARCH, (query, len(self._excerpts))).fetchall()
-        found = (Found(excerpt=self._excerpts[row], score=score) for row, score in rows if score >= _SCORE_MIN)
+        score_min = _SCORE_MIN if len(self._excerpts) >= _MANY else 0.0
+        found = (Found(excerpt=self._excerpts[row], score=score) for row, score in rows if score >= score_min)
         return [each for each in found if ids is None or each.excerpt.id in ids]
 
     def close(self) -> None:

@@ -120,3 +120,75 @@ def test_option_of_a_model_that_does_not_fit_is_told_with_what_would(home: Path,
     (home / "config" / "agents" / "clerk.toml").write_text(agent)
 
     assert wrong(home) == [("agent", "config/agents/clerk.toml", detail)]
+
+
+def declare(home: Path, text: str) -> None:
+    (home / "config" / "flags.toml").write_text(text)
+
+
+def told(home: Path, part: str) -> list[tuple[str, str, str]]:
+    return [(found.name, found.state, found.detail) for found in findings_of(home, {}) if found.part == part]
+
+
+def test_flags_are_told_with_their_defaults(home: Path) -> None:
+    declare(
+        home,
+        '[flags."tool.look"]\ndefault = true\n[[flags."tool.look".rules]]\nagent = "clerk"\nvalue = false\n'
+        '[flags."tool.read_result"]\ndefault = false\n[flags.memory]\ndefault = true\n',
+    )
+
+    assert told(home, "flag") == [
+        ("memory", "ok", "on by default"),
+        ("tool.look", "ok", "on by default, 1 rule"),
+        ("tool.read_result", "ok", "off by default"),
+    ]
+
+
+def test_flag_that_gates_nothing_known_is_doubtful(home: Path) -> None:
+    (home / "skills" / "greeting").mkdir(parents=True)
+    (home / "skills" / "greeting" / "SKILL.md").touch()
+    declare(
+        home,
+        '[flags."tool.lok"]\ndefault = true\n[flags."skill.greeting"]\ndefault = true\n'
+        '[[flags."skill.greeting".rules]]\nagent = ["clerk", "smith"]\nvalue = true\n'
+        '[flags."subagent.plan"]\ndefault = true\n',
+    )
+
+    assert told(home, "flag") == [
+        ("skill.greeting", "doubtful", "has a rule for smith, which is no agent of this home"),
+        ("subagent.plan", "doubtful", "gates nothing: there is no subagent 'plan' in this home"),
+        ("tool.lok", "doubtful", "gates nothing: there is no tool 'lok' in this home"),
+    ]
+    assert wrong(home) == []
+
+
+def test_rules_beside_another_provider_are_doubtful(home: Path) -> None:
+    declare(home, "[flags.memory]\ndefault = true\n[[flags.memory.rules]]\nvalue = false\n")
+    (home / "config" / "torpor.toml").write_text('[flags]\nprovider = "elsewhere:make"\n')
+
+    assert told(home, "flag") == [("memory", "doubtful", "has rules, which elsewhere:make does not read")]
+
+
+def test_every_fault_of_the_flags_is_told_with_its_line(home: Path) -> None:
+    declare(home, '[flags."tool.look"]\ndefault = 1\n[flags.tol]\ndefault = true\n')
+
+    assert [name for name, state, _ in told(home, "flag") if state == "WRONG"] == [
+        "config/flags.toml:1",
+        "config/flags.toml:3",
+    ]
+
+
+def test_policies_are_told_and_files_that_are_none(home: Path) -> None:
+    folder = home / "config" / "policies"
+    folder.mkdir()
+    (folder / "visits.md").write_text("---\nid: visits\nversion: 3\n---\n# Late\nWait.\n# Missed\nPay.\n")
+    (folder / "notes.md").write_text("Remember the milk.\n")
+
+    assert told(home, "policy") == [
+        ("config/policies/visits.md", "ok", "visits 3, 2 excerpts"),
+        (
+            "config/policies/notes.md:1",
+            "WRONG",
+            "does not begin with front matter, expected id and version between two lines of ---",
+        ),
+    ]
