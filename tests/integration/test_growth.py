@@ -48,7 +48,7 @@ def census() -> Census:
     return Census(
         tasks=len(asyncio.all_tasks()),
         descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
-        objects={repr(kind): count for kind, count in kinds.items() if kind.__module__.startswith("torpor.")},
+        objects={repr(kind): count for kind, count in kinds.items() if str(kind.__module__).startswith("torpor.")},
         entries=sum(len(each) for each in found if type(each) in {dict, set, list} and each is not found),
         rss_pages=int(Path("/proc/self/statm").read_text().split()[1]),
     )
