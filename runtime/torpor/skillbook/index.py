@@ -1,5 +1,6 @@
 """The index of skills in a system prompt, within its budget, and the search for what it left out. PURE."""
 
+import itertools
 import operator
 import re
 import unicodedata
@@ -83,12 +84,9 @@ def _line(skill: Skill, shorten: Callable[[str], str]) -> str:
 
 def _fitting(lines: Sequence[str], *, budget_tokens: int) -> int:
     """How many of the first lines fit beside the note that tells of the others."""
-    fixed_bytes = len(_with_note([], left_out=len(lines)).encode())
-    for count, line in enumerate(lines):
-        fixed_bytes += len(line.encode()) + 1
-        if tokens_of_bytes(fixed_bytes) > budget_tokens:
-            return count
-    return len(lines)
+    note_bytes = len(_with_note([], left_out=len(lines)).encode())
+    sizes_bytes = itertools.accumulate(len(line.encode()) + 1 for line in lines)
+    return sum(tokens_of_bytes(note_bytes + size_bytes) <= budget_tokens for size_bytes in sizes_bytes)
 
 
 def _with_note(lines: Sequence[str], *, left_out: int) -> str:
