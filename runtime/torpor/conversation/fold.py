@@ -360,7 +360,8 @@ def _turn_over(state: ConversationState, view: View, notes: tuple[Block, ...]) -
         message if message.when_busy is WhenBusy.QUEUE else msgspec.structs.replace(message, when_busy=WhenBusy.QUEUE)
         for message in state.queued
     )
-    return msgspec.structs.replace(state, view=view, turn=None, queued=queued, notes=(*state.notes, *notes))
+    settled = view.settled(state.turn.base) if state.turn is not None else view
+    return msgspec.structs.replace(state, view=settled, turn=None, queued=queued, notes=(*state.notes, *notes))
 
 
 def _running(state: ConversationState, record: Record) -> TurnState:

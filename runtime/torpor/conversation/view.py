@@ -91,6 +91,15 @@ class View(msgspec.Struct, frozen=True):
         """The same view as one piece of text: what an idle conversation keeps."""
         return View([self.text()], 1, self.role, self.link, self.size_bytes, self.blocks) if self.length > 1 else self
 
+    def settled(self, base: "View") -> "View":
+        """The same view with what follows ``base``, a view that it extends, as one piece: joining many small ones
+        would cost each later request more than copying them."""
+        if self.length - base.length < 2:
+            return self
+        chunks = self.chunks[: base.length]
+        chunks.append(b"".join(self.chunks[base.length : self.length]))
+        return View(chunks, len(chunks), self.role, self.link, self.size_bytes, self.blocks)
+
     def text(self) -> bytes:
         """The array without its opening bracket and without what closes it."""
         return b"".join(self.chunks[: self.length])

@@ -152,3 +152,14 @@ def test_a_preamble_says_what_is_different_for_the_fallback(model: str, fields: 
 def test_without_a_word_on_the_fallback_only_the_model_is_another() -> None:
     body = request_body(preamble_of({"model": "m", "max_tokens": 1}), View(), model="second")
     assert msgspec.json.decode(body) == {"model": "second", "max_tokens": 1, "messages": []}
+
+
+def test_a_settled_view_is_the_same_view_with_its_end_in_one_piece() -> None:
+    base = View().extended("user", [text_block("one")])
+    longer = base.extended("assistant", [text_block("two")]).extended("user", [text_block("three")])
+    settled = longer.settled(base)
+    assert settled == longer
+    assert settled.length == base.length + 1
+    assert settled.extended("user", [text_block("four")]) == longer.extended("user", [text_block("four")])
+    assert longer.messages() == settled.messages()
+    assert settled.settled(base) is settled
