@@ -31,6 +31,7 @@ VERBS: Final = {
     "token": "Sign a token for somebody.",
     "init": "Make a new agent home.",
     "config": "Check the configuration of a home.",
+    "skills": "Check, list and begin skills.",
     "flags": "Show what is switched on, and for whom.",
     "policies": "Show what a message finds in the policies.",
     "doctor": "Check keys, models and the network.",

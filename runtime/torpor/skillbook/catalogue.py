@@ -14,6 +14,7 @@ import msgspec
 
 from torpor.errors import SkillFileUnreadable, ToolFailed
 from torpor.skillbook.codes import CODES
+from torpor.skillbook.listing import listing_text
 from torpor.skillbook.load import Edition, Place, Problem, Shelf, place_text
 from torpor.skillbook.options import SkillOptions
 from torpor.skillbook.parse import Diagnostic, Skill
@@ -90,7 +91,8 @@ class Catalogue:
         Raises: ToolFailed: it is gone.
         """
         edition = self._edition(skill)
-        return LoadedText(text=edition.body + _listing(edition), digest=edition.skill.digest)
+        listing = listing_text(edition.skill.key, edition.resources, has_more=edition.has_more_resources)
+        return LoadedText(text=edition.body + listing, digest=edition.skill.digest)
 
     async def read_file(self, skill: Skill, path: str) -> FileText:
         """A file of ``skill`` other than its SKILL.md, as it is on disk now; metadata only where it is no text.
@@ -159,17 +161,6 @@ def _collision(edition: Edition, winner: Edition, *, address: str) -> Problem:
     return Problem(
         place=place_text(edition.root, edition.place[1]),
         diagnostic=Diagnostic(code="collision", message=message, severity=CODES["collision"].loading),
-    )
-
-
-def _listing(edition: Edition) -> str:
-    if not edition.resources and not edition.has_more_resources:
-        return ""
-    lines = [f"- {path} ({size_bytes:,} bytes)" for path, size_bytes in edition.resources]
-    if edition.has_more_resources:
-        lines.append("- the list is incomplete: there are more files than are listed here")
-    return "\n\n".join(
-        ("", f"Files of this skill, for read_skill_file with skill {edition.skill.key!r}:", "\n".join(lines))
     )
 
 

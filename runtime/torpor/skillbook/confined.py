@@ -78,15 +78,17 @@ def is_of_link(exc: OSError) -> bool:
 
 def _read_once(name: str, *, within: int, cap_bytes: int) -> tuple[bytes, bool]:
     descriptor = os.open(name, _FILE, dir_fd=within)
-    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123  # a descriptor has no path
+    try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise NotOrdinary(errno.EINVAL, "not an ordinary file", name)
         parts = []
         left = cap_bytes + 1
-        while left > 0 and (part := file.read(left)):
+        while left > 0 and (part := os.read(descriptor, left)):
             parts.append(part)
             left -= len(part)
         after = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
     is_steady = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     return b"".join(parts), is_steady

@@ -15,9 +15,10 @@ import msgspec
 
 from torpor.skillbook.codes import CODES
 from torpor.skillbook.decoding import Finding
+from torpor.skillbook.listing import Resource
 from torpor.skillbook.options import SkillOptions
 from torpor.skillbook.parse import Diagnostic, Skill, parse
-from torpor.skillbook.scan import FoundSkill, FoundTrouble, Resource, RootUnreadable, scan
+from torpor.skillbook.scan import FoundSkill, FoundTrouble, RootUnreadable, scan
 
 _PACKING_LEVEL: Final = 3
 

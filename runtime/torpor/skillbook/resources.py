@@ -16,7 +16,8 @@ import msgspec
 from torpor.errors import SkillFileUnreadable, ToolRefused
 from torpor.skillbook.confined import NotOrdinary, opened_path, read_bytes
 from torpor.skillbook.decoding import decode
-from torpor.skillbook.scan import Resource, is_skill_file, is_skipped
+from torpor.skillbook.listing import Resource
+from torpor.skillbook.scan import is_skill_file, is_skipped
 
 NAMED_MAX: Final = 10
 """Files that are named to a model that asked for one that is not there."""
@@ -91,7 +92,7 @@ def _why(exc: OSError, known: Sequence[Resource]) -> str:
     match exc:
         case FileNotFoundError():
             return _not_there(known)
-        case NotOrdinary() | IsADirectoryError():
+        case NotOrdinary():
             return "not an ordinary file"
         case OSError(errno=errno.ELOOP | errno.EMLINK | errno.ENOTDIR):
             return "a symbolic link is in the way, and none are followed"

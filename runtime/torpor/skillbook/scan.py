@@ -12,18 +12,11 @@ from typing import Final, NamedTuple
 
 from torpor.skillbook.confined import NotOrdinary, is_of_link, opened_folder, opened_root, read_bytes
 from torpor.skillbook.decoding import Finding
+from torpor.skillbook.listing import Resource
 from torpor.skillbook.options import SkillOptions
 
 SKILL_FILE: Final = "SKILL.md"
 SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
-
-
-class Resource(NamedTuple):
-    """A file of a skill other than its SKILL.md."""
-
-    path: str
-    """Relative to the skill's folder, with ``/``."""
-    size_bytes: int
 
 
 class FoundSkill(NamedTuple):
@@ -61,14 +54,14 @@ def is_skipped(name: str) -> bool:
     return name.startswith(".") or name in SKIPPED_FOLDERS
 
 
-def scan(root: Path, *, options: SkillOptions) -> Iterator[FoundSkill | FoundTrouble]:
-    """All below ``root``; nothing when it is not there.
+def scan(root: Path, *, options: SkillOptions, only: str = "") -> Iterator[FoundSkill | FoundTrouble]:
+    """All below ``root``, or below its folder ``only``; nothing when it is not there.
 
     Raises: RootUnreadable.
     """
     try:
         with opened_root(root) as folder:
-            yield from _Scan(options).walk(folder, (), is_inside_skill=False)
+            yield from _Scan(options, only=only).walk(folder, (), is_inside_skill=False)
     except FileNotFoundError:
         return
     except OSError as exc:
@@ -99,8 +92,9 @@ class _Listing:
 class _Scan:
     """One pass; remembers how many folders it has looked into."""
 
-    def __init__(self, options: SkillOptions) -> None:
+    def __init__(self, options: SkillOptions, *, only: str) -> None:
         self._options = options
+        self._only = only
         self._folders = 0
 
     def walk(
@@ -109,6 +103,8 @@ class _Scan:
         """What is in ``folder`` and below; returns the files that belong to the skill around it."""
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+        if self._only and not parts:
+            ordered = [entry for entry in ordered if entry.name == self._only]
         skill_files = [entry.name for entry in ordered if is_skill_file(entry.name)]
         is_skill = bool(skill_files and parts)
         if skill_files and not parts:
