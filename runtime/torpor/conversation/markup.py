@@ -23,7 +23,12 @@ TAGS: Final = (
 """Outermost tags that only the engine may write."""
 
 _ESCAPES: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
-_FORGED: Final = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)})(?![\w-]))", re.IGNORECASE)
+_HIDDEN: Final = "\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+"""Characters that nobody sees, as a class: a tag with some of them in it still looks like one."""
+_BLANKS: Final = rf"[\s{_HIDDEN}]*+"
+_NAMES: Final = "|".join(f"[{_HIDDEN}]*+".join(tag) for tag in TAGS)
+# Possessive, since blanks that two repetitions can share would cost the square of their number.
+_FORGED: Final = re.compile(rf"<(?={_BLANKS}/?+{_BLANKS}(?:{_NAMES})(?![\w-]))", re.IGNORECASE)
 
 
 def escaped(text: str) -> str:

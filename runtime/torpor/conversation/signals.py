@@ -65,7 +65,10 @@ def signal_of(
     withheld = tuple(sorted({part.label for part in parts} - labels))
     left_out: list[str] = []
     text = _rendered(seen, version=version, left_out=left_out)
-    while seen and tokens_max and tokens_of_bytes(len(text.encode())) > tokens_max:
+    while tokens_max and tokens_of_bytes(len(text.encode())) > tokens_max:
+        if not seen:
+            text = ""  # not even the names of what was left out fit
+            break
         gone = max(seen, key=lambda part: part.rank)
         seen.remove(gone)
         if gone.name not in left_out:
@@ -118,4 +121,6 @@ def _part(name: str, part: ContextPart, *, tokens: int, rank: int) -> _Part:
 
 def _rendered(parts: list[_Part], *, version: int, left_out: list[str]) -> str:
     attributes = {"version": str(version), "left_out": ", ".join(left_out)}
+    if not parts and left_out:
+        return element("context", "", attributes=attributes)
     return group("context", (part.markup for part in parts), attributes=attributes)
