@@ -5,10 +5,11 @@ prepared once per digest; a call then costs one copy of its messages and no enco
 
 The host finds an earlier entry only at a mark or within twenty blocks before it. A round of many parallel calls is
 longer than that, so the end of the request before this one is marked again, beside the end of this one: what was
-written there is read, however much came since.
+written there is read, however much came since. What is for one turn alone is in no request of the next, and nothing
+behind it is read again; so the place before it is marked too, in its own turn and in the first request of the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,21 +31,29 @@ class WireRequests:
         self._mark = None if cache_ttl == "off" else _mark_of(cache_ttl)
         self._prepared: dict[tuple[str, str], bytes] = {}
 
-    def body(self, preamble: Preamble, view: View, *, model: str = "") -> bytes:
-        """The JSON to post. Args: model: asked instead of the preamble's; empty for that one."""
+    def body(self, preamble: Preamble, view: View, *, model: str = "", lasting: Sequence[int] = ()) -> bytes:
+        """The JSON to post.
+
+        Args: model: asked instead of the preamble's; empty for that one.  lasting: see ``ModelRequest``.
+        """
         head = self._prepared.get((preamble.digest, model))
         if head is None:
             head = self._prepare(preamble, model)
         chunks = view.chunks[: view.length]
         pieces: list[bytes | memoryview] = [head]
-        begin = 0
+        begin, inside = 0, 0
         if (mark := self._mark) is not None:
-            for place in _request_ends(chunks, view):
-                pieces += chunks[begin:place]
-                # A chunk ends with the closing bracket of its last block, before which the mark goes.
-                pieces += (memoryview(chunks[place])[:-1], b",", mark, b"}")
-                begin = place + 1
-        pieces += chunks[begin:]
+            for place, end in _cuts(chunks, view, _ends(chunks, view, lasting)):
+                if place > begin:
+                    pieces.append(memoryview(chunks[begin])[inside:])
+                    pieces += chunks[begin + 1 : place]
+                    inside = 0
+                # The mark goes before the closing bracket of the block that ends here.
+                pieces += (memoryview(chunks[place])[inside : end - 1], b",", mark, b"}")
+                begin, inside = place, end
+        if begin < len(chunks):
+            pieces.append(memoryview(chunks[begin])[inside:])
+            pieces += chunks[begin + 1 :]
         pieces.append(_CLOSING[view.role])
         return b"".join(pieces)
 
@@ -65,16 +74,42 @@ _CLOSING: Final = {"user": b'],"role":"user"}]}', "assistant": b'],"role":"assis
 """Of the last block's message, the array and the request, by whose message is open."""
 
 
-def _request_ends(chunks: Sequence[bytes], view: View) -> list[int]:
-    """Where this request ends, if the user spoke last, and where the user's message before that one ends.
+def _ends(chunks: Sequence[bytes], view: View, lasting: Sequence[int]) -> list[int]:
+    """Where marks go, three at most, as sizes of what stands before them, in order.
 
     Every request but one behind a pause ends with a user's message, in which nothing is thinking or empty text. The
-    search ends within the last round; what an idle conversation packed is one chunk, with no end to be seen in it.
+    message before that one is where the last request ended, unless that was in a turn with something of its own.
     """
-    last = len(chunks) - 1
-    before = next((place - 1 for place in range(last, 0, -1) if chunks[place] == _USER_OVER), None)
-    ends = [] if before is None else [before]
-    return [*ends, last] if view.role == "user" else ends
+    before, this = _message_before(chunks, view), [view.size_bytes] if view.role == "user" else []
+    known = [end for end in lasting if 0 < end <= view.size_bytes]
+    is_first = before <= known[-1] if known else False
+    earlier = known[:-1] if is_first and len(known) > 1 else [before] * (before > 0)
+    return sorted({*earlier, *known[-1:], *this})
+
+
+def _message_before(chunks: Sequence[bytes], view: View) -> int:
+    """Size up to the end of the user's last message that is closed; 0 where none is to be seen.
+
+    The search ends within the last round; what an idle conversation packed is one chunk, with no end to be seen in it.
+    """
+    size_bytes = view.size_bytes
+    for chunk in reversed(chunks):
+        size_bytes -= len(chunk)
+        if chunk == _USER_OVER:
+            return size_bytes
+    return 0
+
+
+def _cuts(chunks: Sequence[bytes], view: View, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Each end as a chunk and a place within it; looks only as far back as the first of them."""
+    found: list[tuple[int, int]] = []
+    place, begin = len(chunks), view.size_bytes
+    for end in reversed(ends):
+        while begin >= end:
+            place -= 1
+            begin -= len(chunks[place])
+        found.append((place, end - begin))
+    return reversed(found)
 
 
 def _mark_of(ttl: str) -> bytes:

@@ -23,6 +23,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     view: View
     model: str = ""
     """Asked instead of the preamble's model; empty for that one."""
+    lasting: tuple[int, ...] = ()
+    """Where in the view what is for one turn alone begins, as the size of what stands before it: for the turn before,
+    where it stood there, and for this one. A host that caches prefixes finds them again there."""
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):

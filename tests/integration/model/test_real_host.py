@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from tests.integration.model.real_host import (
     ANSWER,
     KEY,
+    MODEL,
     ORDINARY,
     SOON,
     TOOL_ROUND,
@@ -20,11 +21,14 @@ from tests.integration.model.real_host import (
     two_steps,
 )
 from tests.support.doubles import Ledger, ManualClock
+from tests.support.models import Heard
 from torpor.conversation.budget import input_tokens
 from torpor.conversation.publish import text_of
 from torpor.conversation.retry import RetryOptions
-from torpor.conversation.view import Preamble, request_fields
+from torpor.conversation.view import Preamble, View, preamble_of, request_fields
 from torpor.model.circuit import Circuit, CircuitOptions
+from torpor.model.contract import ModelRequest
+from torpor.records.blocks import canonical, text_block, tool_result_block
 from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
@@ -35,6 +39,8 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
 )
+from torpor_fake_api.models import MODELS
+from torpor_fake_api.prompt.tokens import block_tokens
 from torpor_fake_api.scripting import faults
 from torpor_fake_api.scripting.catalogue import misbehave, with_fault
 from torpor_fake_api.scripting.replies import RedactedThinking, Text, Thinking, ToolUse, says
@@ -114,6 +120,42 @@ async def test_rounds_longer_than_the_look_back_read_all_that_was_asked_before()
     assert read[1:] == [*asked[:behind_pause], asked[behind_pause - 1]]
     assert [usage.input_tokens > 0 for usage in usages] == [at == behind_pause for at in range(6)]
     assert refused(api) == []
+
+
+async def test_what_is_for_one_turn_alone_does_not_keep_the_next_from_reading_what_stood_before_it() -> None:
+    tool = {"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}
+    preamble = preamble_of({"model": MODEL, "max_tokens": 100, "tools": [tool]})
+    read: list[list[int]] = []
+    asked: list[list[int]] = []
+    async with serving(profile="strict", models=EVERYTHING_IS_CACHED) as api:
+        api.otherwise(ANSWER)
+        host = host_of(api)
+        view, before = View(), 0
+        for turn in range(3):
+            view = view.extended("user", [text_block("do it")])
+            lasting, before = (before, view.size_bytes), view.size_bytes
+            shown = view.extended("user", [text_block(f"recalled for turn {turn}")])
+            usages = []
+            for _ in range(2):
+                request = ModelRequest(call="c", preamble=preamble, view=shown, lasting=lasting)
+                usages.append((await host.reply(request, Heard())).usage)
+                calls = [(f"t{view.blocks}_{number}", "found") for number in range(30)]
+                view, shown = (with_round(grown, calls) for grown in (view, shown))
+            view = view.extended("assistant", [text_block("done")])
+            read.append([usage.cache_read_input_tokens for usage in usages])
+            asked.append([input_tokens(usage) for usage in usages])
+        await host.aclose()
+    recalled_tokens = block_tokens({"type": "text", "text": "recalled for turn 0"}, MODELS[MODEL])
+    assert [second for _, second in read] == [first for first, _ in asked]
+    assert [first for first, _ in read[1:]] == [first - recalled_tokens for first, _ in asked[:-1]]
+    assert refused(api) == []
+
+
+def with_round(view: View, calls: list[tuple[str, str]]) -> View:
+    """``view`` with these calls of ``look``, as id and result."""
+    uses = [canonical({"type": "tool_use", "id": id_, "name": "look", "input": {}}) for id_, _ in calls]
+    results = [tool_result_block(id_, text, is_error=False) for id_, text in calls]
+    return view.extended("assistant", uses).extended("user", results)
 
 
 async def test_a_conversation_that_was_packed_reads_what_it_had_asked_before() -> None:

@@ -64,11 +64,13 @@ def test_marks_may_ask_for_an_hour_or_be_left_out() -> None:
     assert "cache_control" not in json.dumps(sent(PREAMBLE, HI, ttl="off"))
 
 
-def marked(view: View) -> list[tuple[int, int]]:
+def marked(view: View, *lasting: int) -> list[tuple[int, int]]:
     """Message and block of each mark."""
+    body = json.loads(WireRequests(cache_ttl="5m").body(PREAMBLE, view, lasting=lasting))
+    assert without_marks(json.loads(json.dumps(body))) == json.loads(request_body(PREAMBLE, view))
     return [
         (at, block)
-        for at, message in enumerate(sent(PREAMBLE, view)["messages"])
+        for at, message in enumerate(body["messages"])
         for block, content in enumerate(message["content"])
         if "cache_control" in content
     ]
@@ -85,6 +87,29 @@ def test_the_end_of_the_request_before_is_marked_beside_the_end_of_this_one() ->
         [(0, 1), (2, 29)],
         [(2, 29), (4, 30)],
     ]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_what_stands_before_the_parts_of_one_turn_alone_is_marked_in_it_and_in_the_next(is_packed: bool) -> None:
+    def asked(view: View) -> View:
+        return view.extended("user", [text_block("recalled for this turn")])
+
+    def round_(view: View) -> View:
+        call = canonical({"type": "tool_use", "id": f"t{view.blocks}", "name": "pay", "input": {}})
+        result = tool_result_block(f"t{view.blocks}", "paid", is_error=False)
+        return view.extended("assistant", [call]).extended("user", [result])
+
+    first = HI.size_bytes
+    assert marked(asked(HI), 0, first) == [(0, 0), (0, 1)]
+    assert marked(round_(asked(HI)), 0, first) == [(0, 0), (0, 1), (2, 0)]
+    assert marked(round_(round_(asked(HI))), 0, first) == [(0, 0), (2, 0), (4, 0)]
+
+    left = round_(HI).extended("assistant", [text_block("done")])
+    kept = (left.packed() if is_packed else left).extended("user", [text_block("more")])
+    second = kept.size_bytes
+    assert marked(asked(kept), first, second) == [(0, 0), (4, 0), (4, 1)]
+    assert marked(round_(asked(kept)), first, second) == [(4, 0), (4, 1), (6, 0)]
+    assert marked(kept, first, 0) == ([(0, 0), (4, 0)] if is_packed else [(0, 0), (2, 0), (4, 0)])
 
 
 def test_what_the_assistant_said_is_never_marked() -> None:
