@@ -47,6 +47,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Their size together; a frame that is larger by itself waits alone."""
     delta_bytes_max: Count = 16_384
     """Deltas that wait are joined into one frame up to this length."""
+    delta_interval_s: Pause = 0.04
+    """Between two frames of deltas; the first one of a reply leaves at once, and so do all when anything else comes."""
     send_deadline_s: Seconds = 20.0
     """Within which a client takes one frame from us; after it the connection is cut."""
     close_deadline_s: Seconds = 2.0

@@ -7,11 +7,15 @@ neither sockets nor journals. Three kinds of frames, by what becomes of them whe
 - events (``offer``, ``send``): never dropped; without room the caller keeps them, since the journal has them;
 - deltas and progress: joined while they wait, and dropped before anything else suffers.
 
+A frame for each delta costs more than all that is done to its text. So the first delta of a reply leaves at once, and
+those that follow wait a little for each other; whatever else comes, or a frame that is full, sends them on their way.
+
 A dropped delta leaves a gap, so what follows it in the same reply is dropped too: the client waits for the committed
 reply, as the protocol says, and is never shown text with a hole.
 """
 
 from collections import deque
+from math import inf
 from typing import Final
 
 import anyio
@@ -29,12 +33,14 @@ _DELTA_OVERHEAD_BYTES: Final = 160
 class _Waiting:
     """One frame in the queue."""
 
-    __slots__ = ("data", "delta", "pieces", "size_bytes")
+    __slots__ = ("data", "delta", "is_prompt", "pieces", "size_bytes")
 
-    def __init__(self, data: bytes, delta: DeltaFrame | None = None) -> None:
+    def __init__(self, data: bytes, delta: DeltaFrame | None = None, *, is_prompt: bool = True) -> None:
         self.data = data
         self.delta = delta
         """Set for deltas, which are encoded when they leave."""
+        self.is_prompt = is_prompt
+        """Whether it leaves at once, and all that is before it."""
         self.pieces: list[str] = [delta.text] if delta else []
         self.size_bytes = len(data) if delta is None else _DELTA_OVERHEAD_BYTES + len(delta.text.encode())
 
@@ -67,6 +73,11 @@ class Outbox:
         self._lanes: dict[str, _Lane] = {}
         self._changed: anyio.Event | None = None
         """Made by whoever waits for a frame, for room or for the end."""
+        self._prompt = 0
+        """Frames in the queue that leave at once."""
+        self._quiet_until = 0.0
+        """Until then deltas wait for each other, on the clock of the event loop."""
+        self._is_pausing = False
         self._closing: CloseReason | None = None
         self.dropped = 0
         """Deltas and progress frames that were not sent."""
@@ -117,7 +128,8 @@ class Outbox:
             return
         lane.next_offset += len(frame.text)
         if not self._join(lane, frame.text):
-            waiting = _Waiting(b"", frame)
+            # A second one of the same reply waits only where the first is full, and then there is enough to send.
+            waiting = _Waiting(b"", frame, is_prompt=frame.offset == 0 or lane.last is not None)
             if self._has_room(waiting.size_bytes):
                 self._append(waiting)
                 lane.last = waiting
@@ -143,21 +155,31 @@ class Outbox:
             self._lanes.clear()
             if not flush:
                 self._queue.clear()
+                self._prompt = 0
                 self.size_bytes = 0
             self._wake()
 
     async def take(self) -> bytes | None:
         """The next frame, encoded; None once the connection is to be closed. Cancelled, it has taken nothing."""
-        while not self._queue:
-            if self._closing is not None:
-                return None
-            await self._wait()
+        while (pause_s := self._pause_s()) > 0:
+            self._is_pausing = bool(self._queue)
+            if pause_s == inf:
+                await self._wait()
+            else:
+                with anyio.move_on_after(pause_s):
+                    await self._wait()
+        self._is_pausing = False
+        if not self._queue:
+            return None
         waiting = self._queue.popleft()
+        self._prompt -= waiting.is_prompt
         self.size_bytes -= waiting.size_bytes
         if waiting.delta is not None:
             lane = self._lanes.get(waiting.delta.conversation)
             if lane is not None and lane.last is waiting:
                 lane.last = None
+            if not self._queue and self._options.delta_interval_s:
+                self._quiet_until = anyio.current_time() + self._options.delta_interval_s
         self._wake()
         return waiting.encoded()
 
@@ -173,8 +195,16 @@ class Outbox:
     def _append(self, waiting: _Waiting) -> None:
         if self._closing is None:
             self._queue.append(waiting)
+            self._prompt += waiting.is_prompt
             self.size_bytes += waiting.size_bytes
-            self._wake()
+            if waiting.is_prompt or not self._is_pausing:
+                self._wake()
+
+    def _pause_s(self) -> float:
+        """How long ``take`` must wait before it looks again; without end while there is nothing to take."""
+        if self._closing is not None or self._prompt:
+            return 0.0
+        return self._quiet_until - anyio.current_time() if self._queue else inf
 
     def _has_room(self, size_bytes: int, *, share: int = 1) -> bool:
         if not self._queue:
@@ -212,6 +242,7 @@ class Outbox:
                 self.size_bytes -= waiting.size_bytes
                 self._break_lane(waiting.delta.conversation)
         self._queue = kept
+        self._prompt = len(kept)
 
     async def _wait(self) -> None:
         if self._changed is None:

@@ -12,7 +12,8 @@ from torpor.records.ids import CallId
 
 
 def small(**bounds: Any) -> Outbox:
-    return Outbox(GatewayOptions(**bounds))
+    """Without pauses, unless they are asked for."""
+    return Outbox(GatewayOptions(**{"delta_interval_s": 0.0} | bounds))
 
 
 def event(number: int, *, conversation: str = "c1") -> EventFrame:
@@ -270,3 +271,85 @@ def test_repr_shows_what_waits() -> None:
     outbox.put(Done(ref="a"))
 
     assert repr(outbox) == "<Outbox frames=1 bytes=26 dropped=0 closing=None>"
+
+
+LONG_S = 3600.0
+
+
+async def waits(outbox: Outbox) -> bool:
+    """Whether nothing leaves yet."""
+    with anyio.move_on_after(0.01) as patience:
+        await outbox.take()
+    return patience.cancelled_caught
+
+
+async def pausing() -> Outbox:
+    """An outbox that sent the first delta of a reply, and in which those after it wait for each other."""
+    outbox = small(delta_interval_s=LONG_S)
+    outbox.put_delta(delta(0, "a"))
+    assert [frame["text"] for frame in await taken(outbox)] == ["a"]
+    outbox.put_delta(delta(1, "b"))
+    assert await waits(outbox)
+    outbox.put_delta(delta(2, "c"))
+    assert await waits(outbox)
+    return outbox
+
+
+async def test_the_first_delta_of_a_reply_leaves_at_once_and_sends_those_before_it_on_their_way() -> None:
+    outbox = await pausing()
+    outbox.put_delta(delta(0, "first", conversation="c2"))
+
+    assert [frame["text"] for frame in await taken(outbox)] == ["bc", "first"]
+
+
+async def test_deltas_wait_for_each_other_until_something_else_comes() -> None:
+    outbox = await pausing()
+    outbox.put(Done(ref="a"))
+
+    assert [frame.get("text", "done") for frame in await taken(outbox)] == ["bc", "done"]
+
+
+async def test_a_full_frame_of_deltas_does_not_wait_for_more() -> None:
+    outbox = small(delta_interval_s=LONG_S, delta_bytes_max=180)
+    outbox.put_delta(delta(0, "a"))
+    await taken(outbox)
+    outbox.put_delta(delta(1, "0123456789"))
+    assert await waits(outbox)
+    outbox.put_delta(delta(11, "0123456789abcdef"))
+
+    assert [frame["offset"] for frame in await taken(outbox)] == [1, 11]
+
+
+async def test_deltas_that_wait_for_each_other_leave_before_the_connection_closes() -> None:
+    outbox = await pausing()
+    outbox.close(CloseReason.GOING_AWAY)
+
+    assert [frame["text"] for frame in await taken(outbox)] == ["bc"]
+    assert await outbox.take() is None
+
+
+async def test_deltas_that_wait_for_each_other_leave_once_the_time_is_up() -> None:
+    outbox = small(delta_interval_s=0.001)
+    outbox.put_delta(delta(0, "a"))
+    with anyio.fail_after(5):
+        await outbox.take()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_put_later, outbox)
+            data = await outbox.take()
+    assert data is not None
+    assert msgspec.json.decode(data)["text"] == "b"
+
+
+async def _put_later(outbox: Outbox) -> None:
+    outbox.put_delta(delta(1, "b"))
+
+
+async def test_an_event_that_takes_the_room_of_deltas_does_not_wait_for_others() -> None:
+    outbox = small(outbox_frames_max=1, delta_interval_s=LONG_S)
+    outbox.put_delta(delta(0, "a"))
+    await taken(outbox)
+    outbox.put_delta(delta(1, "b"))
+    assert outbox.offer(event(1), conversation="c1")
+    assert [frame["frame"] for frame in await taken(outbox)] == ["event"]
+    outbox.put_delta(delta(0, "next", call="call2"))
+    assert [frame["text"] for frame in await taken(outbox)] == ["next"]
