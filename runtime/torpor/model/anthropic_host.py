@@ -31,6 +31,8 @@ from torpor.model.event_stream import EventSplitter, ServerEvent
 _log = structlog.get_logger()
 _CLOSE_S: Final = 1.0
 """To end a connection, in good order or not."""
+_SLACK: Final = 0.01
+"""How much of a deadline may be lost by not moving it with every event."""
 
 
 class AnthropicHost:
@@ -126,11 +128,14 @@ class AnthropicHost:
             with anyio.fail_after(deadline_s) as scope:
                 async with aclosing(response.aiter_bytes()) as reads:
                     async for read in reads:
-                        if self._take(splitter.take(read), assembler, model=model):
-                            self._circuit.succeeded()
-                            # The rest is read so that the connection can serve another call, if it comes soon.
-                            allowed_s = _CLOSE_S if assembler.is_over else deadline_s
-                            scope.deadline = anyio.current_time() + allowed_s
+                        if not self._take(splitter.take(read), assembler, model=model):
+                            continue
+                        self._circuit.succeeded()
+                        # The rest is read so that the connection can serve another call, if it comes soon.
+                        allowed_s = _CLOSE_S if assembler.is_over else deadline_s
+                        # To move a timer costs more than to read an event; so it is moved when it is worth it.
+                        if abs((now_s := anyio.current_time()) + allowed_s - scope.deadline) > _SLACK * allowed_s:
+                            scope.deadline = now_s + allowed_s
         except (TimeoutError, importlib.import_module("httpx2").HTTPError):
             if not assembler.is_over:
                 raise
