@@ -22,6 +22,8 @@ PREPARED_MAX: Final = 64
 _USER_OVER: Final = b'],"role":"user"},{"content":['
 """Between what the user said and what the assistant answered: a chunk of its own, equal to no block's text."""
 
+_EMPTY_RESULT: Final = b'{"content":"",'
+
 
 class WireRequests:
     """Builds bodies for one agent's host."""
@@ -80,11 +82,12 @@ def _ends(chunks: Sequence[bytes], view: View, lasting: Sequence[int]) -> list[i
     Every request but one behind a pause ends with a user's message, in which nothing is thinking or empty text. The
     message before that one is where the last request ended, unless that was in a turn with something of its own.
     """
-    before, this = _message_before(chunks, view), [view.size_bytes] if view.role == "user" else []
+    this = _markable(chunks, len(chunks) - 1, view.size_bytes) if view.role == "user" else 0
+    before = _message_before(chunks, view)
     known = [end for end in lasting if 0 < end <= view.size_bytes]
     is_first = before <= known[-1] if known else False
-    earlier = known[:-1] if is_first and len(known) > 1 else [before] * (before > 0)
-    return sorted({*earlier, *known[-1:], *this})
+    earlier = known[0] if is_first and len(known) > 1 else before
+    return sorted({earlier, this, *known[-1:]} - {0})
 
 
 def _message_before(chunks: Sequence[bytes], view: View) -> int:
@@ -93,11 +96,22 @@ def _message_before(chunks: Sequence[bytes], view: View) -> int:
     The search ends within the last round; what an idle conversation packed is one chunk, with no end to be seen in it.
     """
     size_bytes = view.size_bytes
-    for chunk in reversed(chunks):
-        size_bytes -= len(chunk)
-        if chunk == _USER_OVER:
-            return size_bytes
+    for place in range(len(chunks) - 1, 0, -1):
+        size_bytes -= len(chunks[place])
+        if chunks[place] == _USER_OVER:
+            return _markable(chunks, place - 1, size_bytes)
     return 0
+
+
+def _markable(chunks: Sequence[bytes], place: int, size_bytes: int) -> int:
+    """Size up to the block at ``place``, or up to one before it in its message if that is a result without text, which
+    hosts may not let be marked; 0 where there is none."""
+    while chunks[place].startswith(_EMPTY_RESULT):
+        if place < 2 or chunks[place - 1] != b",":
+            return 0
+        size_bytes -= len(chunks[place]) + 1
+        place -= 2
+    return size_bytes
 
 
 def _cuts(chunks: Sequence[bytes], view: View, ends: Sequence[int]) -> Iterator[tuple[int, int]]:

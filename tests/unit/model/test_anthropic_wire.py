@@ -112,6 +112,17 @@ def test_what_stands_before_the_parts_of_one_turn_alone_is_marked_in_it_and_in_t
     assert marked(kept, first, 0) == ([(0, 0), (4, 0)] if is_packed else [(0, 0), (2, 0), (4, 0)])
 
 
+def test_results_without_text_are_not_marked() -> None:
+    calls = [canonical({"type": "tool_use", "id": f"t{number}", "name": "pay", "input": {}}) for number in range(3)]
+    texts = ("paid", "", "")
+    results = [tool_result_block(f"t{number}", text, is_error=False) for number, text in enumerate(texts)]
+    view = HI.extended("assistant", calls).extended("user", results)
+    assert marked(view) == [(0, 0), (2, 0)]
+    silent = view.extended("assistant", calls[:1]).extended("user", [tool_result_block("t0", "", is_error=False)])
+    assert marked(silent) == [(2, 0)]
+    assert marked(silent.extended("assistant", [text_block("and")]).extended("user", [text_block("so?")])) == [(6, 0)]
+
+
 def test_what_the_assistant_said_is_never_marked() -> None:
     paused = HI.extended("assistant", [text_block("paused")])
     assert marked(paused) == [(0, 0)]
