@@ -8,18 +8,22 @@ import click
 import msgspec
 
 from torpor import app
+from torpor.cli.costs import agent_cost, catalogue_of, skill_costs, tool_costs
 from torpor.cli.folders import home_option
 from torpor.cli.gates import flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
-from torpor.model.registry import ModelRegistry
+from torpor.local_files import DATA_FOLDER
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
 from torpor.policies.options import PolicyOptions
 from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInvalid, read_settings
+from torpor.skillbook.load import Problem
+from torpor.store.blobs import LocalBlobs
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
+from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.definition import AgentDefinition
 
 
@@ -27,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a home, or one thing that is wrong in it."""
 
     part: str
-    """``settings``, ``agent``, ``rehearsal``, ``tool``, ``flag`` or ``policy``."""
+    """``settings``, ``agent``, ``rehearsal``, ``skill``, ``tool``, ``flag`` or ``policy``."""
     name: str
     ok: bool
     detail: str
@@ -48,9 +52,10 @@ def command() -> None:
 @home_option
 @json_option
 def check(home: Path, *, as_json: bool) -> int:
-    """Read settings, variables, agents, their scripts, tools, flags and policies; exit with 1 if anything is wrong.
+    """Read settings, agents, scripts, tools, skills, flags and policies; exit with 1 if anything is wrong.
 
-    What is doubtful, such as a flag that gates nothing, is told and is no fault.
+    Each agent, tool and skill is told with the tokens it costs in a request; an agent over its cap is wrong. What is
+    doubtful, such as a flag that gates nothing, is told and is no fault.
     """
     findings = list(findings_of(home, os.environ))
     if as_json:
@@ -65,7 +70,7 @@ def check(home: Path, *, as_json: bool) -> int:
 def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Everything in ``home``, what is wrong in its place."""
     loaded = load_tools(home / "tools")
-    settings = None
+    settings, costs = None, dict[str, int]()
     try:
         settings = read_settings(home, environ)
     except SettingsInvalid as exc:
@@ -75,11 +80,16 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     else:
         detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
         yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
+        parts = _Parts(home, settings=settings, loaded=loaded, environ=environ)
         for agent in settings.agents:
-            models = app.model_registry(settings, clock=SystemClock(), environ=environ)
-            yield from _agent(agent, models=models, home=home, loaded=loaded)
+            yield from _agent(agent, parts=parts, home=home, loaded=loaded)
+        costs = tool_costs({spec.name: spec for spec in parts.tools.toolbox().specs()})
+        for key, detail in skill_costs(parts.catalogue):
+            yield Finding(part="skill", name=key, ok=True, detail=detail)
+        yield from map(_skill_problem, parts.catalogue.problems)
     for tool in loaded.tools:
-        yield Finding(part="tool", name=tool.name, ok=True, detail=tool.effect.value)
+        cost = f", about {costs[tool.name]:,} tokens" if tool.name in costs else ""
+        yield Finding(part="tool", name=tool.name, ok=True, detail=f"{tool.effect.value}{cost}")
     for trouble in loaded.problems:
         place = f"{trouble.file}:{trouble.line}" if trouble.line else trouble.file
         yield Finding(part="tool", name=place, ok=False, detail=trouble.message)
@@ -97,7 +107,24 @@ def _gates(home: Path, loaded: LoadedTools, settings: Settings | None) -> Iterat
         )
 
 
-def _agent(agent: AgentDefinition, *, models: ModelRegistry, home: Path, loaded: LoadedTools) -> Iterator[Finding]:
+class _Parts:
+    """What agents are made of, without anything that runs."""
+
+    def __init__(self, home: Path, *, settings: Settings, loaded: LoadedTools, environ: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.models = app.model_registry(settings, clock=SystemClock(), environ=environ)
+        self.tools = ToolRegistry(loaded.tools, blobs=LocalBlobs(home / DATA_FOLDER), options=settings.tools)
+        self.catalogue = catalogue_of(home, settings)
+
+
+def _skill_problem(problem: Problem) -> Finding:
+    """A skill that cannot be loaded is wrong, one that is not as its author should have written it is doubtful."""
+    is_error = problem.diagnostic.severity == "error"
+    name = problem.place
+    return Finding(part="skill", name=name, ok=not is_error, detail=problem.diagnostic.message, doubtful=not is_error)
+
+
+def _agent(agent: AgentDefinition, *, parts: _Parts, home: Path, loaded: LoadedTools) -> Iterator[Finding]:
     """The agent, and the rehearsal it plays if it plays one."""
     known = {tool.name for tool in loaded.tools}
     name = f"{AGENTS_FOLDER}/{agent.name}.toml"
@@ -107,15 +134,16 @@ def _agent(agent: AgentDefinition, *, models: ModelRegistry, home: Path, loaded:
         yield Finding(part="agent", name=name, ok=False, detail=detail)
         return
     try:
-        models.model(agent.model, where=name)
+        model = parts.models.model(agent.model, where=name)
         rehearsal = agent.model.get("rehearsal")
         played = _rehearsal(str(rehearsal), home=home, allowed=allowed) if rehearsal else None
     except ConfigError as exc:
         yield Finding(part="agent", name=exc.where, ok=False, detail=_without_place(exc))
         return
     default = ", default" if agent.default else ""
-    detail = f"{agent.model['kind']} model, {len(allowed & known)} of {len(known)} tools{default}"
-    yield Finding(part="agent", name=name, ok=True, detail=detail)
+    cost = agent_cost(agent, model=model, tools=parts.tools, catalogue=parts.catalogue, settings=parts.settings)
+    detail = f"{agent.model['kind']} model, {len(allowed & known)} of {len(known)} tools, {cost.detail}{default}"
+    yield Finding(part="agent", name=name, ok=not cost.is_wrong, detail=cost.detail if cost.is_wrong else detail)
     if played is not None:
         yield played
 

@@ -17,6 +17,9 @@ READ_RESULT: Final = "read_result"
 ENGINE_TOOL_NAMES: Final = frozenset({READ_RESULT, LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
 """What no tool of a home may be called."""
 
+ALWAYS_OFFERED: Final = frozenset({READ_RESULT})
+"""No flag takes these away: a history with tool traffic cannot be sent without any tool."""
+
 _HANDLE: Final = re.compile(r"[0-9a-f]{64}")
 _HEADER_BYTES: Final = 128
 """Room for the line that says where a page stands."""

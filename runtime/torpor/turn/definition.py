@@ -4,7 +4,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from torpor.records.bounds import Count
+from torpor.records.bounds import Amount, Count
 from torpor.records.context import DEFAULT_LABELS
 
 EVERY: Final = "*"
@@ -33,6 +33,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Ids of policies that are searched for each message; ``*`` for all of the home."""
     labels: tuple[str, ...] = DEFAULT_LABELS
     """Sensitivity labels of the context parts that the agent may see."""
+    fixed_tokens_max: Amount = 0
+    """Prompt, tools and index of skills together may not grow beyond it; 0 leaves it to the profile."""
     profile: str = "clinical"
     """How it may spend its window; one of ``[profiles]``."""
     default: bool = False

@@ -156,8 +156,11 @@ class Interpreter:
             self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
             return
         decided = await self._decided(self._agent)
+        state = self._journal.state
+        if isinstance(now := next_step(state, Lane.TURN, self._steps, self._clock.now_us()), PrepareTurn):
+            step = now  # a message that came meanwhile may go first
         records = beginning(
-            self._journal.state,
+            state,
             step,
             agent=self._agent,
             decided=decided,
@@ -295,7 +298,14 @@ class Interpreter:
             self._cut(self._stopping, partial=sink.partial())
 
     async def _run_tools(self, step: RunTools, agent: Agent) -> None:
-        state, decided = self._journal.state, await self._decided(agent)
+        """Also the flags may have to be waited for; what was ended in the meantime does not begin."""
+        with anyio.CancelScope() as self._scope:
+            decided = await self._decided(agent)
+        self._scope = None
+        if self._stopping:
+            self._cut(self._stopping, partial=())
+            return
+        state = self._journal.state
         turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)
         permits = Permits(
             offered=agent.offers.tools_of(state.preamble),

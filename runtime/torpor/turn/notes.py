@@ -13,6 +13,12 @@ def never_started(name: str) -> ToolResult:
     return ToolResult(outcome=Outcome.NEVER_STARTED, text=text)
 
 
+def gone(name: str) -> ToolResult:
+    """A call of what was offered when the turn began, and is not there any more."""
+    text = f"Not executed: {name} is no longer there. Nothing was done; go on without it."
+    return ToolResult(outcome=Outcome.FAILED, text=text)
+
+
 def interrupted(name: str) -> ToolResult:
     """A read stopped while running."""
     text = f"Stopped while running: the turn was ended before {name} returned. It only reads, so nothing was changed."

@@ -19,6 +19,7 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.index import INDEX_TAG, index_text
 from torpor.skillbook.parse import Skill
 from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.engine_tools import ALWAYS_OFFERED
 from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS
 from torpor.turn.definition import EVERY, AgentDefinition
 
@@ -86,17 +87,27 @@ class Offers:
         return offer.sections if (offer := self._by_digest.get(preamble.digest)) is not None else sections_in(preamble)
 
     def check(self, decided: Decided, catalogue: Catalogue) -> None:
-        """Raises: ConfigError: the fixed parts alone are more than the profile grants them; with the numbers."""
-        offer, granted = self.offer(decided, catalogue), self._profile.fixed_tokens
-        used = sum(offer.sections.values())
-        if granted and used > granted:
-            parts = ", ".join(f"{name} {tokens}" for name, tokens in offer.sections.items() if tokens)
-            raise ConfigError(
-                f"agent {self._definition.name!r}",
-                key=f"profile {self._definition.profile!r}",
-                found=f"fixed parts of {used} tokens ({parts})",
-                expected=f"at most {granted} tokens; shorten the prompt, allow fewer tools or choose another profile",
-            )
+        """Raises: ConfigError: the fixed parts alone are more than definition or profile grant; with the numbers."""
+        sections = self.offer(decided, catalogue).sections
+        used, caps = sum(sections.values()), self._caps()
+        for key, cap in caps.items():
+            if used > cap:
+                parts = ", ".join(f"{name} {tokens:,}" for name, tokens in sections.items() if tokens)
+                raise ConfigError(
+                    f"agent {self._definition.name!r}",
+                    key=key,
+                    found=used,
+                    expected=f"at most {cap:,} fixed tokens ({parts}); shorten the prompt or allow fewer tools or skills",
+                )
+
+    def _caps(self) -> dict[str, int]:
+        """What the fixed parts may cost together, by where it is said."""
+        definition, profile = self._definition, self._profile
+        caps = {
+            "fixed_tokens_max": definition.fixed_tokens_max,
+            f"profile {definition.profile!r}": profile.fixed_tokens,
+        }
+        return {key: cap for key, cap in caps.items() if cap}
 
     def __repr__(self) -> str:
         return f"<Offers ready={len(self._ready)}>"
@@ -131,14 +142,13 @@ class Offers:
         return [
             {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
             for spec in self._toolbox.specs()
-            if spec.name not in idle and decided.is_on(f"tool.{spec.name}")
+            if spec.name not in idle and (spec.name in ALWAYS_OFFERED or decided.is_on(f"tool.{spec.name}"))
         ]
 
     def _room_for_index(self, tools: list[dict[str, Any]]) -> int:
-        """The index may take its own budget, and no more than the profile leaves beside prompt and tools."""
-        if not self._profile.fixed_tokens:
-            return self._index_budget_tokens
-        left = self._profile.fixed_tokens - encoded_tokens(self._instructions()) - encoded_tokens(tools)
+        """The index may take its own budget, and no more than is left beside prompt and tools."""
+        used = encoded_tokens(self._instructions()) + encoded_tokens(tools)
+        left = min(self._caps().values(), default=self._index_budget_tokens + used) - used
         return max(min(self._index_budget_tokens, left), 0)
 
     def _instructions(self) -> list[dict[str, str]]:

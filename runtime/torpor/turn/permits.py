@@ -7,7 +7,7 @@ from torpor.errors import ToolUnknown
 from torpor.flags.contract import Decided
 from torpor.records.journal import Outcome
 from torpor.toolhost.contract import ToolResult
-from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.engine_tools import ALWAYS_OFFERED, ENGINE_TOOL_NAMES
 
 
 class Permits:
@@ -31,7 +31,7 @@ class Permits:
         """Why the tool ``name`` may not be called, as its result; None when it may."""
         if name not in self._offered:
             return ToolResult(outcome=Outcome.FAILED, text=str(ToolUnknown(name, known=tuple(sorted(self._offered)))))
-        if not self._decided.is_on(f"tool.{name}"):
+        if name not in ALWAYS_OFFERED and not self._decided.is_on(f"tool.{name}"):
             text = f"Not executed: {name} is switched off. Nothing was done; go on without it."
             return ToolResult(outcome=Outcome.DENIED, text=text)
         if self._restricting and name not in ENGINE_TOOL_NAMES:

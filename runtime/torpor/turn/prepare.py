@@ -16,6 +16,7 @@ from torpor.conversation.publish import text_of
 from torpor.conversation.signals import ContextOptions, Signal, is_expired, signal_of
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import PrepareTurn
+from torpor.conversation.text import clean
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.policies.parse import Excerpt
 from torpor.records.blocks import text_block
@@ -135,7 +136,7 @@ def policies_text(excerpts: Sequence[Excerpt]) -> str:
     elements = (
         element(
             "excerpt",
-            escaped_lines(excerpt.text),
+            escaped_lines(clean(excerpt.text).text),
             attributes={"id": excerpt.id, "version": excerpt.version, "heading": excerpt.heading},
         )
         for excerpt in excerpts

@@ -63,7 +63,11 @@ class TurnSkills:
 
     async def read_file(self, name: str, path: str) -> str:
         """See the contract."""
-        return (await self._catalogue.read_file(self.named(name), path)).text
+        skill = self.named(name)
+        file = await self._catalogue.read_file(skill, path)
+        if not file.is_text:
+            return f"{file.path} of skill {skill.key} is no text: {file.size_bytes:,} bytes that cannot be shown"
+        return file.text
 
     def search(self, query: str, *, limit: int) -> str:
         """See the contract."""

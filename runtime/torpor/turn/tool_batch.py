@@ -171,6 +171,8 @@ class ToolBatch:
         spec, refusal = self._spec(call), self._refusals[call.id]
         if refusal is not None and call.status is CallStatus.INTENDED:
             return refusal
+        if spec is None and call.status is CallStatus.INTENDED:
+            return notes.gone(call.name)
         if call.status is CallStatus.INTENDED or (spec is not None and call.effect is Effect.READ):
             return await self._toolbox.call(call.name, call.arguments, self._context(call))
         return await self._recovered(call, spec)

@@ -49,6 +49,38 @@ def wrong(home: Path) -> list[tuple[str, str, str]]:
     return [(found.part, found.name, found.detail) for found in findings_of(home, {}) if not found.ok]
 
 
+SKILL = "---\nname: greeting\ndescription: How to greet people. Use at the beginning.\n---\nSay hello.\n"
+COST = "scripted model, 1 of 1 tools, about 180 fixed tokens (instructions 9, tools 171)"
+
+
+def test_skills_are_told_with_their_cost_and_those_that_cannot_be_loaded_are_wrong(home: Path) -> None:
+    for name, text in (("greeting", SKILL), ("silent", "no front matter"), ("other", SKILL)):
+        (home / "skills" / name).mkdir(parents=True)
+        (home / "skills" / name / "SKILL.md").write_text(text)
+
+    found = {(each.name, each.state) for each in findings_of(home, {}) if each.part == "skill"}
+
+    assert ("greeting", "ok") in found
+    assert ("skills/silent/SKILL.md", "WRONG") in found
+    assert any(state == "doubtful" and place.startswith("skills/other") for place, state in found)
+    (cost,) = [each.detail for each in findings_of(home, {}) if each.name == "greeting"]
+    assert cost == "about 19 tokens in the index, 3 when it is loaded"
+
+
+def test_agent_whose_fixed_parts_have_grown_over_its_cap_is_wrong_with_the_numbers(home: Path) -> None:
+    file = home / "config" / "agents" / "clerk.toml"
+    file.write_text("fixed_tokens_max = 100\n" + file.read_text())
+
+    assert wrong(home) == [
+        (
+            "agent",
+            "config/agents/clerk.toml",
+            "fixed_tokens_max is 180, expected at most 100 fixed tokens (instructions 9, tools 171); shorten the prompt "
+            "or allow fewer tools or skills",
+        )
+    ]
+
+
 def test_flawless_home_is_told_part_by_part(home: Path) -> None:
     assert list(findings_of(home, {})) == [
         Finding(
@@ -57,9 +89,9 @@ def test_flawless_home_is_told_part_by_part(home: Path) -> None:
             ok=True,
             detail="not there, every option has its default",
         ),
-        Finding(part="agent", name="config/agents/clerk.toml", ok=True, detail="scripted model, 1 of 1 tools"),
+        Finding(part="agent", name="config/agents/clerk.toml", ok=True, detail=COST),
         Finding(part="rehearsal", name="config/rehearsals/clerk.toml", ok=True, detail="calls look"),
-        Finding(part="tool", name="look", ok=True, detail="read"),
+        Finding(part="tool", name="look", ok=True, detail="read, about 33 tokens"),
     ]
 
 
@@ -146,7 +178,7 @@ def test_flags_are_told_with_their_defaults(home: Path) -> None:
 
 def test_flag_that_gates_nothing_known_is_doubtful(home: Path) -> None:
     (home / "skills" / "greeting").mkdir(parents=True)
-    (home / "skills" / "greeting" / "SKILL.md").touch()
+    (home / "skills" / "greeting" / "SKILL.md").write_text(SKILL)
     declare(
         home,
         '[flags."tool.lok"]\ndefault = true\n[flags."skill.greeting"]\ndefault = true\n'

@@ -8,7 +8,7 @@ from torpor.conversation.state import LoadedSkill
 from torpor.conversation.view import preamble_of
 from torpor.flags.contract import Decided, defaulted
 from torpor.records.journal import Outcome
-from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.engine_tools import ALWAYS_OFFERED, ENGINE_TOOL_NAMES
 from torpor.turn.offer import tools_in
 from torpor.turn.permits import Permits
 
@@ -55,7 +55,11 @@ def test_a_tool_switched_off_since_it_was_offered_is_denied_at_once() -> None:
     assert permits("skill.pay").refusal("pay") is None
 
 
-@pytest.mark.parametrize("name", sorted(ENGINE_TOOL_NAMES))
+def test_what_must_always_be_offered_cannot_be_switched_off() -> None:
+    assert permits("tool.read_result").refusal("read_result") is None
+
+
+@pytest.mark.parametrize("name", sorted(ENGINE_TOOL_NAMES - ALWAYS_OFFERED))
 def test_a_tool_of_the_engine_can_be_switched_off_too(name: str) -> None:
     refusal = permits(f"tool.{name}").refusal(name)
     assert refusal is not None
