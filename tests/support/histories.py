@@ -1,8 +1,8 @@
 """Journals of conversations in which anything may happen, made by driving the real ``next_step``.
 
 A ``Teller`` does what an actor does, without one: it performs the step that the state asks for and lets messages,
-cancels, crashes, failures and late results come between any two records. Every choice is a byte of the caller's, so a
-property test can shrink a history. What it knows beside the journal is kept for comparison.
+contexts, cancels, crashes, failures and late results come between any two records. Every choice is a byte of the
+caller's, so a property test can shrink a history. What it knows beside the journal is kept for comparison.
 """
 
 import copy
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from torpor.conversation.fold import fold, requested_view
+from torpor.conversation.fold import fold, requested_view, version_of
 from torpor.conversation.number import numbered
 from torpor.conversation.state import PAUSED, CallState, CallStatus, ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -28,11 +28,15 @@ from torpor.conversation.steps import (
 )
 from torpor.conversation.view import Preamble, View, preamble_of, request_body
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
     Effect,
+    FlagDecision,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -41,6 +45,7 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     PreambleChanged,
+    SkillLoaded,
     StepKind,
     ToolFinished,
     ToolStarted,
@@ -70,6 +75,13 @@ PREAMBLES = tuple(
 )
 WISHES = (*[WhenBusy.QUEUE] * 4, *[WhenBusy.STEER] * 3, WhenBusy.INTERRUPT)
 SAYINGS = ("yes", 'quo"te\\', "naïve \U0001f600", "two\nlines", "[,]")
+CONTEXTS = (
+    WorkingContext(record=SelectedRecord(type="patient", id="7")),
+    WorkingContext(record=SelectedRecord(type="patient", id="7", text="Ann"), screen=ContextPart(text="calendar")),
+    WorkingContext(record=SelectedRecord(type="visit", id="7")),
+    WorkingContext(),
+)
+SKILLS = ("refunds", "visits", "chatter")
 THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
 
 
@@ -93,6 +105,13 @@ class Message(NamedTuple):
     when_busy: WhenBusy
 
 
+class Beside(NamedTuple):
+    """What a turn was told beside its messages; texts like no others."""
+
+    signal: tuple[str, ...] = ()
+    turn_only: tuple[str, ...] = ()
+
+
 class Teller:
     """Tells one history; ``go_on`` makes the next thing happen.
 
@@ -109,6 +128,8 @@ class Teller:
         """Turns."""
         self.taken_out: set[MessageId] = set()
         """Messages that went with them."""
+        self.beside: dict[int, Beside] = {}
+        """By turn."""
         self._is_asking = False
         self._is_running = False
         self._counter = 0
@@ -157,6 +178,7 @@ class Teller:
         other._choices = [*reversed(choices)]
         other.journal, other.requests, other.messages = [*self.journal], [*self.requests], [*self.messages]
         other.refused, other.taken_out = {*self.refused}, {*self.taken_out}
+        other.beside = {**self.beside}
         return other
 
     @property
@@ -182,6 +204,8 @@ class Teller:
         return self.state.turn
 
     def _receive(self) -> None:
+        if self._pick((False, False, True)):
+            self._tell_context()
         number = self._number()
         when_busy = self._pick(WISHES)
         message = Message(MessageId(f"m_{number}"), f"<message {number}>{self._pick(SAYINGS)}", when_busy)
@@ -196,16 +220,19 @@ class Teller:
         note = text_block(f"[{call_id} has ended]")
         self._add(LateResult(call_id=call_id, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=note))
 
+    def _tell_context(self) -> None:
+        context = self._pick(CONTEXTS)
+        if not self.state.seq:
+            self._add(ConversationCreated(agent="clerk"))
+        self._add(ContextChanged(context=context, version=version_of(self.state, context), principal="ann"))
+
     def _crash(self) -> None:
         self._is_asking = self._is_running = False
 
     def _perform(self, step: PrepareTurn | CallModel | RunTools | FinishTurn) -> None:
         match step:
             case PrepareTurn():
-                preamble = self._pick(PREAMBLES)
-                if preamble.digest != self.state.preamble.digest:
-                    self._add(PreambleChanged(digest=preamble.digest, body=preamble.body))
-                self._add(TurnPrepared(turn=step.turn, messages=step.messages))
+                self._prepare(step)
             case CallModel():
                 self._ask(step)
             case RunTools():
@@ -220,6 +247,27 @@ class Teller:
                 self._refuse()
             case _:
                 raise AssertionError(step)
+
+    def _prepare(self, step: PrepareTurn) -> None:
+        is_on = self._pick((True, False))
+        if self.state.flags_digest != str(is_on):
+            decision = FlagDecision(key="tool.pay", value=is_on)
+            self._add(FlagsPinned(digest=str(is_on), decisions=(decision,)))
+        preamble = self._pick(PREAMBLES)
+        if preamble.digest != self.state.preamble.digest:
+            self._add(PreambleChanged(digest=preamble.digest, body=preamble.body))
+        signal = tuple(f"<signal {self._number()}>" for _ in range(self._pick((0, 1))))
+        turn_only = tuple(f"<turn only {self._number()}>" for _ in range(self._pick((0, 1, 2))))
+        self.beside[step.turn] = Beside(signal=signal, turn_only=turn_only)
+        self._add(
+            TurnPrepared(
+                turn=step.turn,
+                messages=step.messages,
+                signal=tuple(map(text_block, signal)),
+                turn_only=tuple(map(text_block, turn_only)),
+                sections={"envelope": 4} if signal else {},
+            )
+        )
 
     def _ask(self, step: CallModel) -> None:
         turn, view = self._turn, requested_view(self.state, step.joined)
@@ -322,7 +370,12 @@ class Teller:
 
     def _finish_call(self) -> None:
         call = self._pick(self._turn.open_calls)
-        self._settle(call, self._pick((Outcome.SUCCEEDED, Outcome.FAILED, Outcome.DENIED, Outcome.UNKNOWN)))
+        outcome = self._pick((Outcome.SUCCEEDED, Outcome.FAILED, Outcome.DENIED, Outcome.UNKNOWN))
+        self._settle(call, outcome)
+        if outcome is Outcome.SUCCEEDED and self._pick((False, True)):
+            skill = self._pick(SKILLS)
+            digest = f"digest {self._number()}"
+            self._add(SkillLoaded(turn=self._turn.number, call_id=call.id, skill=skill, digest=digest))
         self._is_running = bool(self._turn.open_calls)
 
     def _cancel_tools(self) -> None:

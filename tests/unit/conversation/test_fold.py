@@ -5,16 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from torpor.conversation.fold import BadHistory, fold, requested_view
+from torpor.conversation.fold import BadHistory, fold, requested_view, version_of
 from torpor.conversation.number import numbered
-from torpor.conversation.state import LOST_CALLS_MAX, CallStatus, ConversationState
+from torpor.conversation.state import LOST_CALLS_MAX, CallStatus, ConversationState, LoadedSkill
 from torpor.conversation.view import preamble_of
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     AttemptStarted,
+    ContextChanged,
     ConversationCreated,
     Effect,
+    FlagsPinned,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -23,6 +26,7 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     PreambleChanged,
+    SkillLoaded,
     StepKind,
     ToolFinished,
     ToolStarted,
@@ -30,6 +34,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
+    TurnRefused,
     Usage,
     WhenBusy,
 )
@@ -289,6 +294,165 @@ def test_the_model_is_not_asked_outside_a_turn() -> None:
         requested_view(ConversationState(), ())
 
 
+PATIENT = SelectedRecord(type="patient", id="7")
+
+
+def told(version: int, context: WorkingContext | None = None) -> ContextChanged:
+    return ContextChanged(context=context or WorkingContext(record=PATIENT), version=version, principal="ann")
+
+
+def test_a_context_is_kept_with_its_version_and_its_time_whether_or_not_a_turn_runs() -> None:
+    for state in (after(ConversationState(), CREATED), in_turn()):
+        changed = after(state, told(1))
+        assert (changed.context, changed.context_version, changed.context_us) == (
+            WorkingContext(record=PATIENT),
+            1,
+            1,
+        )
+        assert (changed.event, changed.view, changed.turn) == (state.event + 1, state.view, state.turn)
+
+
+@pytest.mark.parametrize(
+    ("context", "version"),
+    [
+        (WorkingContext(record=PATIENT), 1),
+        (WorkingContext(record=SelectedRecord(type="patient", id="7", version="2", text="Ann")), 1),
+        (WorkingContext(record=PATIENT, screen=ContextPart(text="calendar")), 1),
+        (WorkingContext(record=SelectedRecord(type="patient", id="8")), 2),
+        (WorkingContext(record=SelectedRecord(type="visit", id="7")), 2),
+        (WorkingContext(), 2),
+        (WorkingContext(screen=ContextPart(text="calendar")), 2),
+    ],
+)
+def test_another_record_raises_the_version_and_nothing_else_does(context: WorkingContext, version: int) -> None:
+    state = after(ConversationState(), CREATED, told(1))
+    assert version_of(state, context) == version
+    changed = after(state, told(version, context))
+    assert (changed.context, changed.context_version) == (context, version)
+    with pytest.raises(BadHistory, match=f"gives the context version {3 - version}, it is {version}"):
+        after(state, told(3 - version, context))
+
+
+@pytest.mark.parametrize("context", [WorkingContext(), WorkingContext(record=PATIENT)])
+def test_the_first_context_has_the_first_version_whatever_is_selected(context: WorkingContext) -> None:
+    assert version_of(ConversationState(), context) == 1
+
+
+def test_flags_that_were_pinned_are_remembered_by_their_digest() -> None:
+    state = after(in_turn(), FlagsPinned(digest="f", decisions=()))
+    assert (state.flags_digest, state.event) == ("f", in_turn().event)
+
+
+SIGNAL, ONLY = text_block("signal"), text_block("only now")
+
+
+def beside(**fields: Any) -> TurnPrepared:
+    """The start of turn 1 of message 1, with these fields."""
+    return msgspec.structs.replace(prepared(1, 1), **fields)
+
+
+def begun(**fields: Any) -> ConversationState:
+    """Turn 1 runs and was asked, prepared with ``fields``; a note had waited."""
+    state = after(ConversationState(), CREATED, message(1), CHANGED)
+    state = after(msgspec.structs.replace(state, notes=(NOTE,)), beside(**fields))
+    return after(state, requested(state))
+
+
+def test_notes_signal_messages_and_what_is_for_the_turn_alone_are_said_in_this_order() -> None:
+    state = begun(signal=(SIGNAL,), turn_only=(ONLY,))
+    assert said(state) == [("user", ["[note]", "signal", "message 1", "only now"])]
+
+
+def test_a_turn_knows_the_size_of_what_it_was_told_beside_its_messages() -> None:
+    turn = begun(signal=(SIGNAL,), turn_only=(ONLY, ONLY), sections={"envelope": 4}).turn
+    assert turn is not None
+    assert (turn.signal_bytes, turn.turn_only_bytes) == (len(bytes(SIGNAL)), 2 * len(bytes(ONLY)))
+    assert turn.sections == {"envelope": 4}
+
+
+def test_a_turn_with_nothing_of_its_own_keeps_one_view_only() -> None:
+    turn = begun(signal=(SIGNAL,)).turn
+    assert turn is not None
+    assert turn.kept is None
+
+
+@pytest.mark.parametrize(("signal", "used_us"), [((SIGNAL,), 9), ((), 5)])
+def test_a_context_that_a_turn_uses_lives_on(signal: tuple[Block, ...], used_us: int) -> None:
+    state = after(ConversationState(), CREATED, message(1))
+    state = fold(state, numbered(state, [told(1)], at_us=5))
+    state = fold(state, numbered(state, [CHANGED, beside(signal=signal)], at_us=9))
+    assert state.context_us == used_us
+
+
+def rounds(**fields: Any) -> ConversationState:
+    """Turn 1 with a round of calls, a message that joined behind it, and a reply that is open."""
+    state = after(begun(**fields), message(2, WhenBusy.STEER), replied(use("a")), ended("a"))
+    state = after(state, requested(state, 2))
+    return after(state, replied(text_block("done"), round=2))
+
+
+def test_what_is_for_a_turn_alone_stays_in_front_of_all_its_rounds_and_leaves_with_its_end() -> None:
+    state = rounds(signal=(SIGNAL,), turn_only=(ONLY,))
+    during = [
+        ("user", ["[note]", "signal", "message 1", "only now"]),
+        ("assistant", ["a"]),
+        ("user", ["paid", "message 2"]),
+    ]
+    assert said(state) == during
+    over = after(state, TurnFinished(turn=1))
+    assert said(over) == [("user", ["[note]", "signal", "message 1"]), *during[1:], ("assistant", ["done"])]
+    assert over.view == after(rounds(signal=(SIGNAL,)), TurnFinished(turn=1)).view
+
+
+def test_the_next_turn_goes_on_from_the_link_before_what_was_for_the_last_one_alone() -> None:
+    def next_link(**fields: Any) -> bytes:
+        state = after(rounds(**fields), TurnFinished(turn=1), message(3), prepared(2, 3))
+        return state.view.link
+
+    assert next_link(turn_only=(ONLY,)) == next_link()
+    assert next_link(turn_only=(ONLY,), signal=(SIGNAL,)) != next_link()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        TurnCancelled(turn=1, note=NOTE, partial=(text_block("hel"),), reason="client"),
+        TurnFailed(turn=1, note=NOTE, partial=(text_block("hel"),), code="crashed", detail=""),
+    ],
+)
+def test_what_was_for_a_turn_alone_leaves_with_a_turn_that_is_cut_too(end: JournalRecord) -> None:
+    state = after(begun(turn_only=(ONLY,)), end)
+    assert said(state) == [("user", ["[note]", "message 1"]), ("assistant", ["hel"])]
+
+
+REFUSED = TurnRefused(turn=1, detail="no", note=text_block("[refused]"))
+
+
+def test_a_refused_turn_leaves_nothing_but_its_notes() -> None:
+    state = after(begun(signal=(SIGNAL,), turn_only=(ONLY,)), replied(), REFUSED)
+    assert said(state) == []
+    assert state.notes == (NOTE, text_block("[refused]"))
+
+
+def loaded(key: str, digest: str = "d", *, turn: int = 1) -> SkillLoaded:
+    return SkillLoaded(turn=turn, call_id=CallId("a"), skill=key, digest=digest, allowed_tools=("pay",))
+
+
+def test_skills_are_remembered_in_the_order_in_which_they_were_loaded_last() -> None:
+    state = after(with_calls("a"), loaded("refunds"), loaded("visits"), loaded("refunds", "e"))
+    assert state.skills == (
+        LoadedSkill(key="visits", digest="d", allowed_tools=("pay",)),
+        LoadedSkill(key="refunds", digest="e", allowed_tools=("pay",)),
+    )
+
+
+@pytest.mark.parametrize(("end", "keys"), [(TurnFinished(turn=2), ["refunds", "visits"]), (REFUSED, ["refunds"])])
+def test_a_refused_turn_forgets_the_skills_that_it_loaded(end: JournalRecord, keys: list[str]) -> None:
+    state = after(with_calls("a"), loaded("refunds"), ended("a"), TurnFinished(turn=1), message(2), prepared(2, 2))
+    state = after(state, loaded("visits", turn=2), msgspec.structs.replace(end, turn=2))
+    assert [skill.key for skill in state.skills] == keys
+
+
 CANNOT_FOLLOW: dict[str, tuple[ConversationState, JournalRecord, str]] = {
     "a conversation created twice": (in_turn(), CREATED, "creates a conversation that exists"),
     "a turn inside a turn": (after(in_turn(), message(2)), prepared(2, 2), "while turn 1 runs"),
@@ -338,6 +502,9 @@ CANNOT_FOLLOW: dict[str, tuple[ConversationState, JournalRecord, str]] = {
     "a second late result": (after(with_calls("a"), ended("a", Outcome.UNKNOWN), late("a")), late("a"), "not lost"),
     "an end that leaves a call open": (with_calls("a"), TurnFinished(turn=1), "leaves calls"),
     "an end of another turn": (asked(), TurnFinished(turn=2), "belongs to turn 2"),
+    "a context of another version": (asked(), told(2), "gives the context version 2, it is 1"),
+    "a skill loaded outside a turn": (after(ConversationState(), CREATED), loaded("refunds"), "running is none"),
+    "a skill loaded in another turn": (with_calls("a"), loaded("refunds", turn=2), "belongs to turn 2"),
     "an end outside a turn": (ConversationState(seq=1), TurnFinished(turn=1), "running is none"),
     "a cancel that leaves a call open": (
         with_calls("a"),

@@ -9,19 +9,22 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.histories import OPTIONS, Teller, told
+from tests.support.histories import OPTIONS, Request, Teller, told
 from tests.support.request_rules import violations
 from torpor.conversation.fold import fold
 from torpor.conversation.publish import event_of
 from torpor.conversation.snapshot import decode_snapshot, encode_snapshot
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Lane, Rest, Step, StepOptions, next_step
-from torpor.records.blocks import text_block
+from torpor.conversation.view import View
+from torpor.records.blocks import canonical, text_block
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     PUBLIC_RECORDS,
+    ContextChanged,
     JournalRecord,
     ModelRequested,
+    SkillLoaded,
     TurnPrepared,
     TurnRefused,
     WhenBusy,
@@ -122,12 +125,107 @@ def test_what_was_asked_can_be_told_from_the_journal_alone(teller: Teller) -> No
 
 
 @given(histories())
-def test_an_earlier_request_is_a_prefix_of_every_later_one_unless_its_turn_was_refused(teller: Teller) -> None:
+def test_a_request_begins_with_the_one_before_it_in_its_turn(teller: Teller) -> None:
+    teller.rest()
+    for earlier, later in pairwise(teller.requests):
+        if earlier.turn == later.turn:
+            assert later.text.startswith(earlier.text)
+
+
+@given(histories())
+def test_a_request_begins_with_what_lasts_of_an_earlier_turn_unless_that_was_refused(teller: Teller) -> None:
     teller.rest()
     kept = [request for request in teller.requests if request.turn not in teller.refused]
-    for requests in (kept, *([r for r in teller.requests if r.turn == turn] for turn in teller.refused)):
-        for earlier, later in pairwise(requests):
-            assert later.text.startswith(earlier.text)
+    for earlier, later in pairwise(kept):
+        turn_only = teller.beside[earlier.turn].turn_only
+        if earlier.turn != later.turn:
+            lasting = earlier.text.partition(bytes(text_block(turn_only[0])))[0] if turn_only else earlier.text
+            assert later.text.startswith(lasting.removesuffix(b","))
+            said, before = _but(_texts(later), turn_only), _but(_texts(earlier), turn_only)
+            assert said[: len(before)] == before
+
+
+@given(histories())
+def test_what_is_for_a_turn_alone_is_in_every_request_of_it_and_nowhere_else(teller: Teller) -> None:
+    teller.rest()
+    for request in teller.requests:
+        said = _texts(request)
+        for turn, beside in teller.beside.items():
+            for text in beside.turn_only:
+                assert said.count(text) == (turn == request.turn)
+    assert not {text for beside in teller.beside.values() for text in beside.turn_only} & {*texts_of(teller.state)}
+
+
+@given(histories())
+def test_signal_messages_and_what_is_for_the_turn_stand_behind_each_other_and_the_first_two_stay(
+    teller: Teller,
+) -> None:
+    teller.rest()
+    words = {message.id: message.text for message in teller.messages}
+    prepared = {record.turn: record for record in teller.journal if isinstance(record, TurnPrepared)}
+    for request in teller.requests:
+        said = _texts(request)
+        for turn, beside in teller.beside.items():
+            lasting = [*beside.signal, *(words[id_] for id_ in prepared[turn].messages)]
+            if turn == request.turn:
+                assert _holds(said, [*lasting, *beside.turn_only])
+            elif turn < request.turn and turn not in teller.refused:
+                assert _holds(said, lasting)
+            else:
+                assert not _holds(said, lasting)
+
+
+@given(histories())
+def test_the_chain_goes_on_from_the_last_link_before_what_is_for_a_turn_alone(teller: Teller) -> None:
+    state = ConversationState()
+    for record in teller.journal:
+        state = fold(state, [record])
+        turn = state.turn
+        kept = state.view if turn is None or turn.kept is None else turn.kept
+        turn_only = teller.beside[turn.number].turn_only if turn is not None else ()
+        assert (turn is not None and turn.kept is not None) == bool(turn_only)
+        chained = View()
+        for message in msgspec.json.decode(state.view.messages()):
+            blocks = [canonical(block) for block in message["content"] if block.get("text") not in turn_only]
+            chained = chained.extended(message["role"], blocks)
+        assert kept == chained
+
+
+def _texts(request: Request) -> list[str]:
+    """What its messages say, results and calls by their ids."""
+    blocks = (block for message in request.body["messages"] for block in message["content"])
+    return [str(block.get("text") or block.get("tool_use_id") or block.get("id") or block["type"]) for block in blocks]
+
+
+def _but(said: list[str], these: tuple[str, ...]) -> list[str]:
+    return [text for text in said if text not in these]
+
+
+def _holds(said: list[str], run: list[str]) -> bool:
+    """Whether ``run`` stands in ``said`` in one piece."""
+    return any(said[place : place + len(run)] == run for place in range(len(said) - len(run) + 1))
+
+
+@given(histories())
+def test_skills_are_those_that_were_loaded_in_turns_that_were_not_refused(teller: Teller) -> None:
+    loaded = [
+        record for record in teller.journal if isinstance(record, SkillLoaded) and record.turn not in teller.refused
+    ]
+    latest = {record.skill: record for record in loaded}
+    in_order = sorted(latest.values(), key=lambda record: record.seq)
+    assert [(skill.key, skill.digest) for skill in teller.state.skills] == [
+        (record.skill, record.digest) for record in in_order
+    ]
+
+
+@given(histories())
+def test_a_context_lasts_until_the_next_one_and_another_record_raises_its_version(teller: Teller) -> None:
+    told = [record for record in teller.journal if isinstance(record, ContextChanged)]
+    assert teller.state.context == (told[-1].context if told else None)
+    assert teller.state.context_version == (told[-1].version if told else 0)
+    for earlier, later in pairwise(told):
+        is_another = earlier.context.selection != later.context.selection
+        assert later.version == earlier.version + is_another
 
 
 @given(histories())

@@ -8,15 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torpor.conversation.snapshot import BadSnapshot, decode_snapshot, encode_snapshot
-from torpor.conversation.state import ConversationState, QueuedMessage, TurnState
+from torpor.conversation.state import ConversationState, LoadedSkill, QueuedMessage, TurnState
 from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import text_block
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Usage, WhenBusy
 
 STATE = ConversationState(
     seq=12,
     event=7,
+    created_us=1_764_400_000_000_000,
     agent="clerk",
     title="errands\nand more",
     turns=3,
@@ -26,12 +28,28 @@ STATE = ConversationState(
     lost_calls=(CallId("a"), CallId("b")),
     last_usage=Usage(input_tokens=3, output_tokens=4),
     measured_bytes=20,
+    context=WorkingContext(
+        record=SelectedRecord(type="patient", id="7", version="2", text="Ann\n", label="personal"),
+        actions=(ContextPart(text="opened", label="public"),),
+    ),
+    context_version=5,
+    context_us=1_764_500_000_000_000,
+    flags_digest="f",
+    skills=(
+        LoadedSkill(key="refunds", digest="d", allowed_tools=("pay", "look")),
+        LoadedSkill(key="visits", digest="e"),
+    ),
 )
 
 
 @pytest.mark.parametrize("state", [STATE, ConversationState()])
 def test_a_state_comes_back_as_it_was(state: ConversationState) -> None:
     assert decode_snapshot(encode_snapshot(state)) == state
+
+
+def test_every_field_of_a_state_between_turns_is_put_to_the_test() -> None:
+    untouched = {name for name in STATE.__struct_fields__ if getattr(STATE, name) == getattr(ConversationState(), name)}
+    assert untouched == {"turn", "queued"}
 
 
 def test_a_state_that_comes_back_can_be_extended_like_the_first_one() -> None:
