@@ -46,8 +46,9 @@ def make_data_folder(folder: Path) -> None:
             _put(folder / ".gitignore", b"*\n")  # homes are kept under git, secrets are not
         _close_to_others(folder)
     except OSError as exc:
-        found = exc.strerror or "unusable"
-        raise ConfigError(str(folder), key="data folder", found=found, expected="a directory of one's own") from exc
+        found = f"unusable ({(exc.strerror or 'unknown').lower()})"
+        expected = "a directory that this user may make and write in, or another one with --data"
+        raise ConfigError(str(folder), key="data folder", found=found, expected=expected) from exc
 
 
 def _close_to_others(folder: Path) -> None:

@@ -234,7 +234,10 @@ class _Reader:
         except OSError as exc:
             self.problems.append(unreadable(exc, where=AGENTS_FOLDER, expected="a folder that this user may read"))
             return []
-        if not names:
+        if not self._home.is_dir():
+            expected = "a directory; `torpor init DIR` makes one"
+            self._report(str(self._home), "home", found=_MISSING, expected=expected)
+        elif not names:
             expected = "at least one agent; `torpor init DIR` makes a home with one"
             self._report(str(self._home), f"{AGENTS_FOLDER}/*.toml", found=_MISSING, expected=expected)
         return names

@@ -71,7 +71,7 @@ def test_shared_directory_named_by_mistake_is_left_as_it_is(tmp_path: Path) -> N
 def test_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
 
-    with pytest.raises(ConfigError, match=r"data: data folder is 'File exists', expected a directory"):
+    with pytest.raises(ConfigError, match=r"data: data folder is 'unusable .file exists.', expected a directory"):
         make_data_folder(tmp_path / "data")
 
 

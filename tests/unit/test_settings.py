@@ -186,6 +186,12 @@ def test_agents_that_cannot_be_read_are_told_one_by_one(home: Path) -> None:
     ]
 
 
+def test_a_home_that_is_not_there_is_told(home: Path) -> None:
+    nowhere = home / "nowhere"
+
+    assert problems_of(nowhere) == [f"{nowhere}: home is missing, expected a directory; `torpor init DIR` makes one"]
+
+
 def test_a_folder_of_agents_that_cannot_be_listed_is_told(home: Path) -> None:
     (home / "config" / "agents" / "clerk.toml").unlink()
     (home / "config" / "agents").rmdir()

@@ -10,6 +10,7 @@ from torpor.local_files import DATA_FOLDER
 
 _DIRECTORY: Final[Any] = click.Path(file_okay=False, path_type=Path)
 
+
 home_option: Final = click.option(
     "--home",
     type=_DIRECTORY,

@@ -43,6 +43,19 @@ USED_WRONGLY: Final = 2
 STOPPED: Final = 130
 
 
+_REMEDIES: Final = {
+    "unauthenticated": "`torpor token` signs one with the secret of the data folder",
+    "not_permitted": "`torpor token --scope operator` signs one that does",
+    "unknown_conversation": "`torpor ps` lists those of this token",
+    "unknown_agent": "`torpor config check` lists the agents",
+    "quarantined": "`torpor inspect` shows how far it can be read",
+    "busy": "try again in a while",
+    "not_now": "give it time with --wait, or try again in a while",
+    "unavailable": "try again in a while; the server's log says more",
+}
+"""By the code of a client's error: what the server says is for any client, and this one has verbs."""
+
+
 def command_of(verb: str) -> click.Command:
     """The command of a verb, imported now."""
     command: click.Command = importlib.import_module(f"torpor.cli.{verb.replace('-', '_')}").command
@@ -89,14 +102,12 @@ def main(arguments: list[str] | None = None) -> int:
         return STOPPED
     except KeyboardInterrupt:
         return STOPPED
-    except BrokenPipeError:
-        # Who read our output has gone; what is still buffered for it must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except (click.ClickException, TorporError, OSError, ExceptionGroup) as exc:
         faults = list(_foreseen(exc))
         if not faults:
             raise
+        if all(isinstance(fault, BrokenPipeError) for fault in faults):
+            return _unread()
         return _report(exc, faults)
     return result if isinstance(result, int) else 0
 
@@ -110,6 +121,13 @@ def _foreseen(exc: BaseException) -> Iterator[Exception]:
                 yield from part
     elif isinstance(exc, click.ClickException | TorporError | OSError):
         yield exc
+
+
+def _unread() -> int:
+    """Who read our output has gone; what is still buffered for it must not complain at exit."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
 
 
 def _report(exc: BaseException, faults: list[Exception]) -> int:
@@ -128,7 +146,8 @@ def _in_words(fault: Exception) -> str:
         case click.ClickException():
             return fault.format_message()
         case ClientError():
-            return f"{fault} ({fault.code})"
+            remedy = _REMEDIES.get(fault.code)
+            return f"{fault} ({fault.code})" + (f"; {remedy}" if remedy else "")
         case OSError(filename=None):
             return fault.strerror or str(fault) or type(fault).__name__
         case OSError():

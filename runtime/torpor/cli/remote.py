@@ -6,6 +6,7 @@ data folder. The token found there is given to that server alone.
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -52,6 +53,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     def address(self) -> tuple[str, str]:
         """Its URL and the token for it. Raises: click.ClickException: one of them is not known."""
+        if not self.home.is_dir():
+            remedy = f"name an agent home, or make one with `{program()} init {shlex.quote(str(self.home))}`"
+            raise click.ClickException(f"home {self.home} does not exist, {remedy}")
         left = read_server_address(data_folder(self.home, None)) if not (self.url and self.token) else None
         url = self.url or (left.url if left else None)
         if url is None:

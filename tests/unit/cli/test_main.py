@@ -9,7 +9,7 @@ import pytest
 
 from torpor.cli import main as command_line
 from torpor.cli.main import VERBS, command_of, main
-from torpor.errors import ConfigError, NothingToCancel, TorporError
+from torpor.errors import ConfigError, NothingToCancel, NotPermitted, TorporError
 
 
 @pytest.fixture
@@ -65,6 +65,11 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
             "torpor: config/torpor.toml: turn.x is 1, expected a b\n",
         ),
         (NothingToCancel(), "torpor: no turn is running in this conversation (nothing_to_cancel)\n"),
+        (
+            NotPermitted("thaw", scope="operator"),
+            "torpor: thaw needs the scope 'operator', which the token does not carry (not_permitted); "
+            "`torpor token --scope operator` signs one that does\n",
+        ),
         (PermissionError(13, "Permission denied", "secret"), "torpor: secret: permission denied\n"),
         (ConnectionRefusedError(111, "Connection refused"), "torpor: Connection refused\n"),
         (
@@ -125,3 +130,16 @@ def test_reader_that_has_gone_is_no_reason_for_a_traceback(arguments: list[str])
         os.close(writing)
 
     assert (run.returncode, run.stderr) == (1, b"")
+
+
+def test_reader_who_has_gone_is_noticed_in_a_task_as_well() -> None:
+    script = (
+        "import sys; from torpor.cli import main as command_line\n"
+        "def raising(*_, **__): raise ExceptionGroup('tasks', [BrokenPipeError(32, 'Broken pipe')])\n"
+        "command_line.torpor.main = raising\n"
+        "sys.exit(command_line.main([]))"
+    )
+
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+    assert (run.returncode, run.stdout, run.stderr) == (1, b"", b"")

@@ -219,7 +219,7 @@ def open_to_read(directory: Path) -> Iterator[SqliteReader]:
     """
     path = directory / DATABASE_FILE
     if not path.is_file():
-        raise StoreUnusable(f"{path} does not exist, expected the data directory of an agent home")
+        raise StoreUnusable(f"{path} does not exist, expected a data directory, like .torpor in an agent home")
     try:
         db = connect_to_read(path)
     except sqlite3.Error as exc:
