@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         parts = (
             f"<= {_number(self.at_most)} {self.unit}" if self.at_most is not None else "",
             f">= {_number(self.at_least)} {self.unit}" if self.at_least is not None else "",
-            f"<= {self.ratio_at_most:g}x {self.base_name}" if self.ratio_at_most is not None else "",
+            f"<= {self.ratio_at_most:.3g}x {self.base_name}" if self.ratio_at_most is not None else "",
         )
         return ", ".join(filter(None, parts))
 
