@@ -84,7 +84,7 @@ Play = Callable[[ModelRequest, ReplySink], Awaitable[ModelReply]]
 """One model call."""
 
 
-def use(name: str, call_id: str, **arguments: Any) -> Block:
+def use(name: str, call_id: str, /, **arguments: Any) -> Block:
     """A tool call as a model writes it."""
     return canonical({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
 

@@ -88,6 +88,15 @@ def given(provider: Any) -> Any:
     return provider
 
 
+AT_HAND: list[PlayedProvider] = []
+"""Where settings name the factory below; values of settings are text and numbers."""
+
+
+def at_hand() -> PlayedProvider:
+    """The provider that a test has laid ready."""
+    return AT_HAND[-1]
+
+
 def refusing() -> Any:
     """A factory that makes nothing."""
     raise LookupError("no account")
