@@ -131,4 +131,4 @@ def next_request_tokens(state: ConversationState, view: View, *, bytes_per_token
 
 def request_bytes(state: ConversationState, view: View) -> int:
     """Size of a request for ``view``, about: what stands before the messages, and the messages."""
-    return len(bytes(state.preamble.body)) + view.size_bytes
+    return state.preamble.size_bytes + view.size_bytes

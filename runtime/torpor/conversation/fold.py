@@ -128,6 +128,7 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         base_notes=state.notes,
         base_skills=state.skills,
         kept=kept if record.turn_only else None,
+        lasting_bytes=kept.size_bytes if record.turn_only else 0,
         signal_bytes=_size_bytes(record.signal),
         turn_only_bytes=_size_bytes(record.turn_only),
         sections=record.sections,
@@ -256,7 +257,7 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
         pauses=turn.pauses + (record.stop_reason == PAUSED),
     )
     replied_bytes = sum(len(bytes(block)) for block in record.blocks)
-    measured_bytes = len(bytes(state.preamble.body)) + state.view.size_bytes + replied_bytes
+    measured_bytes = state.preamble.size_bytes + state.view.size_bytes + replied_bytes
     return msgspec.structs.replace(state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes)
 
 
@@ -328,7 +329,11 @@ def _late_result(state: ConversationState, record: LateResult) -> ConversationSt
 
 def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
     turn = _running(state, record)
-    return _turn_over(state, _left_behind(state, turn, f"record {record.seq}"), ())
+    return _turn_over(_lasting(state, turn), _left_behind(state, turn, f"record {record.seq}"), ())
+
+
+def _lasting(state: ConversationState, turn: TurnState) -> ConversationState:
+    return msgspec.structs.replace(state, lasting_bytes=turn.lasting_bytes) if turn.lasting_bytes else state
 
 
 def _left_behind(state: ConversationState, turn: TurnState, what: str) -> View:
@@ -342,7 +347,7 @@ def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> C
     view = _left_behind(state, turn, f"record {record.seq}")
     if record.partial:
         view = view.extended("assistant", record.partial)
-    return _turn_over(state, view, (record.note,))
+    return _turn_over(_lasting(state, turn), view, (record.note,))
 
 
 def _turn_refused(state: ConversationState, record: TurnRefused) -> ConversationState:

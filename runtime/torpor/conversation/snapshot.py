@@ -45,6 +45,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_us: int = 0
     flags_digest: str = ""
     skills: tuple[LoadedSkill, ...] = ()
+    lasting_bytes: int = 0
     preamble_bytes: int = 0
 
 
@@ -73,7 +74,7 @@ def encode_snapshot(state: ConversationState) -> bytes:
         role=view.role,
         blocks=view.blocks,
         preamble=state.preamble.digest,
-        preamble_bytes=len(bytes(state.preamble.body)),
+        preamble_bytes=state.preamble.size_bytes,
         notes=state.notes,
         lost_calls=state.lost_calls,
         last_usage=state.last_usage,
@@ -83,6 +84,7 @@ def encode_snapshot(state: ConversationState) -> bytes:
         context_us=state.context_us,
         flags_digest=state.flags_digest,
         skills=state.skills,
+        lasting_bytes=state.lasting_bytes,
     )
     rest = b"".join((_ENCODER.encode(layout), b"\n", bytes(state.preamble.body), view.text()))
     return b"%08x" % zlib.crc32(rest) + rest
@@ -111,6 +113,7 @@ def decode_snapshot(data: bytes) -> ConversationState:
         bytes.fromhex(layout.link),
         layout.size_bytes,
         layout.blocks,
+        1 if text else 0,
     )
     return ConversationState(
         seq=layout.seq,
@@ -130,4 +133,5 @@ def decode_snapshot(data: bytes) -> ConversationState:
         context_us=layout.context_us,
         flags_digest=layout.flags_digest,
         skills=layout.skills,
+        lasting_bytes=layout.lasting_bytes,
     )

@@ -94,6 +94,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     kept: View | None = None
     """The view without what is for this turn alone, which takes its place when the turn ends; None when the turn has
     nothing of that kind."""
+    lasting_bytes: int = 0
+    """Size of the view up to what is for this turn alone; 0 when it has nothing of that kind."""
     signal_bytes: int = 0
     """Size of the context signal in the view."""
     turn_only_bytes: int = 0
@@ -139,6 +141,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the flags that were pinned last."""
     skills: tuple[LoadedSkill, ...] = ()
     """In the order in which they were loaded."""
+    lasting_bytes: int = 0
+    """What the last turn with something for itself alone left: later requests begin with the same, up to here."""
     lost_calls: tuple[CallId, ...] = ()
     """Writes of earlier turns settled as unknown that may still end; bounded by ``LOST_CALLS_MAX``."""
     last_usage: Usage = Usage()

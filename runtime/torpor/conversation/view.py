@@ -39,6 +39,11 @@ class Preamble(msgspec.Struct, frozen=True):
     body: msgspec.Raw = msgspec.Raw(b"{}")
     """Canonical JSON object of every request field but ``messages``, and of what ``FALLBACK`` names."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Of ``body``."""
+        return len(memoryview(self.body))
+
 
 def preamble_of(fields: dict[str, Any]) -> Preamble:
     """Encode and name a preamble; equal fields give an equal digest."""
@@ -61,6 +66,8 @@ class View(msgspec.Struct, frozen=True):
     """Of the last block; empty before the first."""
     size_bytes: int = 0
     blocks: int = 0
+    loose: int = 0
+    """Chunks from here on are one block or what stands between two; those before hold more."""
 
     def extended(self, role: Role, blocks: Iterable[Block]) -> "View":
         """This view with ``blocks`` said by ``role`` at its end."""
@@ -85,20 +92,29 @@ class View(msgspec.Struct, frozen=True):
             chunks = chunks[: self.length]
         chunks.extend(pieces[len(chunks) - self.length :])
         size = self.size_bytes + sum(map(len, pieces))
-        return View(chunks, end, previous, link, size, count)
+        return View(chunks, end, previous, link, size, count, self.loose)
 
     def packed(self) -> "View":
         """The same view as one piece of text: what an idle conversation keeps."""
-        return View([self.text()], 1, self.role, self.link, self.size_bytes, self.blocks) if self.length > 1 else self
+        if self.length < 2:
+            return self
+        return View([self.text()], 1, self.role, self.link, self.size_bytes, self.blocks, 1)
 
     def settled(self, base: "View") -> "View":
-        """The same view with what follows ``base``, a view that it extends, as one piece: joining many small ones
-        would cost each later request more than copying them."""
+        """The same view with what follows ``base``, a view that it extends, as one piece.
+
+        Joining many small pieces would cost each later request more than copying them. Pieces double as they age, like
+        the digits of a counter, so each byte is copied a logarithmic number of times and few pieces are left.
+        """
         if self.length - base.length < 2:
             return self
-        chunks = self.chunks[: base.length]
-        chunks.append(b"".join(self.chunks[base.length : self.length]))
-        return View(chunks, len(chunks), self.role, self.link, self.size_bytes, self.blocks)
+        chunks, tail = self.chunks[: base.length], [b"".join(self.chunks[base.length : self.length])]
+        size_bytes = len(tail[0])
+        while chunks and len(chunks[-1]) <= size_bytes:
+            tail.append(chunks.pop())
+            size_bytes += len(tail[-1])
+        chunks.append(b"".join(reversed(tail)) if len(tail) > 1 else tail[0])
+        return View(chunks, len(chunks), self.role, self.link, self.size_bytes, self.blocks, len(chunks))
 
     def text(self) -> bytes:
         """The array without its opening bracket and without what closes it."""

@@ -93,10 +93,10 @@ def _ends(chunks: Sequence[bytes], view: View, lasting: Sequence[int]) -> list[i
 def _message_before(chunks: Sequence[bytes], view: View) -> int:
     """Size up to the end of the user's last message that is closed; 0 where none is to be seen.
 
-    The search ends within the last round; what an idle conversation packed is one chunk, with no end to be seen in it.
+    The search ends within the last round; a chunk that holds a whole turn or more has no end to be seen in it.
     """
     size_bytes = view.size_bytes
-    for place in range(len(chunks) - 1, 0, -1):
+    for place in range(len(chunks) - 1, view.loose, -1):
         size_bytes -= len(chunks[place])
         if chunks[place] == _USER_OVER:
             return _markable(chunks, place - 1, size_bytes)

@@ -238,7 +238,8 @@ class Interpreter:
             )
         )
         sink = ReplySoFar(call, publish=lambda delta: self._bus.publish_delta(self._key, delta))
-        request = ModelRequest(call=call, preamble=state.preamble, view=view, model=turn.model)
+        lasting = (state.lasting_bytes, turn.lasting_bytes)
+        request = ModelRequest(call=call, preamble=state.preamble, view=view, model=turn.model, lasting=lasting)
         model_call = ModelCall(request, sink=sink, limiter=self._limiter, deadline_s=self._options.model_deadline_s)
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:

@@ -210,6 +210,15 @@ def test_a_failed_model_call_leaves_the_turn_to_its_end() -> None:
     assert state.turn == asked().turn
 
 
+@pytest.mark.parametrize(("next_model", "model"), [("", "first"), ("other", "other")])
+def test_a_model_call_that_is_asked_again_is_no_attempt_that_a_crash_interrupted(next_model: str, model: str) -> None:
+    state = after(in_turn(), requested(in_turn(), model="first"))
+    failed = ModelFailed(turn=1, call="call", round=1, code="overloaded", retry_at_us=9, next_model=next_model)
+    turn = after(state, failed).turn
+    assert turn is not None
+    assert (turn.call, turn.attempts, turn.failures, turn.retry_at_us, turn.model) == ("call", 0, 1, 9, model)
+
+
 def test_a_started_call_remembers_its_effect_and_its_key() -> None:
     state = after(with_calls("a", "b"), started("b", Effect.READ))
     assert state.turn is not None
@@ -493,6 +502,7 @@ CANNOT_FOLLOW: dict[str, tuple[ConversationState, JournalRecord, str]] = {
     "a second reply": (after(asked(), replied()), replied(), "open is ''"),
     "a reply of another turn": (asked(), replied(turn=2), "belongs to turn 2"),
     "a failure of another turn": (asked(), ModelFailed(turn=2, call="call", round=1, code="x"), "belongs to turn 2"),
+    "a failure of another call": (asked(), ModelFailed(turn=1, call="other", round=1, code="x"), "call 'other', open"),
     "a start of a call that nobody intended": (with_calls("a"), started("b"), "call 'b', which is not open"),
     "a start of a call that is settled": (after(with_calls("a"), ended("a")), started("a"), "which is not open"),
     "a result of a call that nobody intended": (with_calls("a"), ended("b"), "which is not open"),

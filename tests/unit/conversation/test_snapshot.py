@@ -35,6 +35,7 @@ STATE = ConversationState(
     context_version=5,
     context_us=1_764_500_000_000_000,
     flags_digest="f",
+    lasting_bytes=9,
     skills=(
         LoadedSkill(key="refunds", digest="d", allowed_tools=("pay", "look")),
         LoadedSkill(key="visits", digest="e"),

@@ -159,7 +159,17 @@ def test_a_settled_view_is_the_same_view_with_its_end_in_one_piece() -> None:
     longer = base.extended("assistant", [text_block("two")]).extended("user", [text_block("three")])
     settled = longer.settled(base)
     assert settled == longer
-    assert settled.length == base.length + 1
+    assert settled.length < longer.length
     assert settled.extended("user", [text_block("four")]) == longer.extended("user", [text_block("four")])
     assert longer.messages() == settled.messages()
     assert settled.settled(base) is settled
+
+
+def test_pieces_of_settled_views_double_so_that_few_are_left() -> None:
+    view = loose = View()
+    for number in range(256):
+        blocks = [text_block(f"{number:03d}"), text_block("more")]
+        loose = loose.extended("user", blocks)
+        view = view.extended("user", blocks).settled(view)
+    assert view == loose
+    assert view.length <= 16
