@@ -131,7 +131,10 @@ class LocalHost(AnthropicHost):
         if self._client is None:
             url = await anyio.to_thread.run_sync(self._server.url, abandon_on_cancel=True)
             self.options = msgspec.structs.replace(self.options, base_url=url)
-        await super().warm()
+            await super().warm()
+            # The server ends connections when it likes, which a call that begins on an old one takes for its death.
+            client: Any = self._client
+            self._client = client.with_options(default_headers={"connection": "close"})
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """See the contract; waits for the call before it, which only the turn's own deadline bounds."""

@@ -216,6 +216,7 @@ async def test_two_conversations_at_once_are_both_answered(server: LocalServer) 
             for key in (KEY, OTHER):
                 tasks.start_soon(lambda key: ask(engine, STORY, key=key), key)
         for key in (KEY, OTHER):
+            assert await engine.records_of(TurnFailed, key=key) == []
             assert len(await engine.records_of(TurnFinished, key=key)) == 1
 
 
