@@ -1,16 +1,16 @@
 """The values of a front matter as what they should be, and a finding for each that is something else. PURE."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-import regex
 
 from torpor.conversation.text import clean
 from torpor.skillbook.decoding import Finding
 
 # A pattern such as Bash(git add:*) is one tool.
-_TOOL: Final = regex.compile(r"(?:[^\s,()]|\((?:[^()]|\([^()]*\))*\)|[()])+")
+_TOOL: Final = re.compile(r"(?:[^\s,()]|\((?:[^()]|\([^()]*+\))*+\)|[()])+")
 _TRUTHS: Final = {"true": True, "false": False}
 
 

@@ -11,6 +11,10 @@ from torpor.skillbook.decoding import Finding, decode
 from torpor.skillbook.repair import quoted, scanned, without_tabs
 from torpor.skillbook.yaml_text import Mapping, YamlFault, read_mapping
 
+SHOWN_CHARS_MAX: Final = 80
+"""Of a key or name in a message."""
+REPEATED_TOLD_MAX: Final = 20
+
 _OPENING: Final = re.compile(r"---[ \t]*")
 _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 
@@ -52,8 +56,9 @@ def read_front_matter(data: bytes) -> FrontMatter:
     body = text[closing.end() :].strip("\n")
     if mapping is None:
         return FrontMatter(None, {}, body, tuple(findings))
-    for key, line in mapping.repeated:
-        findings.append(Finding("duplicate_key", f"has the key `{key}` twice, the last one counts", line + first_line))
+    for key, line in mapping.repeated[:REPEATED_TOLD_MAX]:
+        message = f"has the key `{key[:SHOWN_CHARS_MAX]}` twice, the last one counts"
+        findings.append(Finding("duplicate_key", message, line + first_line))
     lines = {key: line + first_line for key, line in mapping.lines.items()}
     return FrontMatter(mapping.values, lines, body, tuple(findings))
 

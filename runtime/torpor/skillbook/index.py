@@ -1,6 +1,5 @@
 """The index of skills in a system prompt, within its budget, and the search for what it left out. PURE."""
 
-import itertools
 import operator
 import re
 import unicodedata
@@ -18,6 +17,7 @@ INDEX_TAG: Final = "available_skills"
 FIRST_SENTENCE_CHARS_MAX: Final = 160
 SHORT_CHARS_MAX: Final = 80
 
+_FRAME_BYTES: Final = len(f"<{INDEX_TAG}>\n</{INDEX_TAG}>")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 _WORD: Final = re.compile(r"\w+")
 
@@ -50,13 +50,13 @@ def index_text(skills: Sequence[Skill], *, budget_tokens: int) -> IndexText:
         return IndexText(text="", listed=(), left_out=())
     keys = tuple(skill.key for skill in offered)
     for shorten in (_whole, _first_sentence, _short, _nothing):
-        text = group(INDEX_TAG, [_line(skill, shorten) for skill in offered])
-        if tokens_of_bytes(len(text.encode())) <= budget_tokens:
-            return IndexText(text=text, listed=keys, left_out=())
-    lines = [_line(skill, _nothing) for skill in offered]
-    count = _fitting(lines, budget_tokens=budget_tokens)
-    text = _with_note(lines[:count], left_out=len(lines) - count)
-    return IndexText(text=text, listed=keys[:count], left_out=keys[count:])
+        lines = _fitting(offered, shorten, bytes_before=_FRAME_BYTES, budget_tokens=budget_tokens)
+        if len(lines) == len(offered):
+            return IndexText(text=group(INDEX_TAG, lines), listed=keys, left_out=())
+    note_bytes = len(_note(len(offered)).encode()) + 1
+    lines = _fitting(offered, _nothing, bytes_before=_FRAME_BYTES + note_bytes, budget_tokens=budget_tokens)
+    text = group(INDEX_TAG, [*lines, _note(len(offered) - len(lines))])
+    return IndexText(text=text, listed=keys[: len(lines)], left_out=keys[len(lines) :])
 
 
 def line_tokens(skill: Skill) -> int:
@@ -71,10 +71,9 @@ def search(skills: Sequence[Skill], query: str, *, limit: int) -> tuple[Skill, .
     as a part of another.
     """
     words = set(_words(query))
-    scored = [(_score(skill, words), skill) for skill in skills if skill.model_invocable]
-    found = sorted(
-        (pair for pair in scored if any(pair[0])), key=lambda pair: (*map(operator.neg, pair[0]), pair[1].key)
-    )
+    scored = ((_score(skill, words), skill) for skill in skills if skill.model_invocable)
+    found = [pair for pair in scored if any(pair[0])]
+    found.sort(key=lambda pair: (*map(operator.neg, pair[0]), pair[1].key))
     return tuple(skill for _, skill in found[:limit])
 
 
@@ -82,16 +81,24 @@ def _line(skill: Skill, shorten: Callable[[str], str]) -> str:
     return element("skill", escaped(shorten(skill.description)), attributes={"name": skill.key})
 
 
-def _fitting(lines: Sequence[str], *, budget_tokens: int) -> int:
-    """How many of the first lines fit beside the note that tells of the others."""
-    note_bytes = len(_with_note([], left_out=len(lines)).encode())
-    sizes_bytes = itertools.accumulate(len(line.encode()) + 1 for line in lines)
-    return sum(tokens_of_bytes(note_bytes + size_bytes) <= budget_tokens for size_bytes in sizes_bytes)
+def _fitting(
+    skills: Sequence[Skill], shorten: Callable[[str], str], *, bytes_before: int, budget_tokens: int
+) -> list[str]:
+    """Lines of the first skills, as many as fit; the work is that of what fits, not of all."""
+    lines = []
+    size_bytes = bytes_before
+    for skill in skills:
+        line = _line(skill, shorten)
+        size_bytes += len(line.encode()) + 1
+        if tokens_of_bytes(size_bytes) > budget_tokens:
+            break
+        lines.append(line)
+    return lines
 
 
-def _with_note(lines: Sequence[str], *, left_out: int) -> str:
-    note = "1 more skill is" if left_out == 1 else f"{left_out} more skills are"
-    return group(INDEX_TAG, [*lines, element("note", f"{note} not listed here; search_skills finds them")])
+def _note(left_out: int) -> str:
+    skills = "1 more skill is" if left_out == 1 else f"{left_out} more skills are"
+    return element("note", f"{skills} not listed here; search_skills finds them")
 
 
 def _whole(description: str) -> str:
@@ -118,14 +125,22 @@ def _ended(text: str, whole: str, *, chars_max: int) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " "))
+    return _WORD.findall(_folded(text))
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().replace("_", " ")
 
 
 def _score(skill: Skill, words: set[str]) -> tuple[int, int]:
     """How many of ``words`` it has, and how much they count."""
+    whole = _folded(f"{skill.key} {skill.name} {skill.description}")
+    had = [word for word in words if word in whole]
+    if not had:
+        return 0, 0
     heading = _words(f"{skill.key} {skill.name}")
     description = _words(skill.description)
-    scores = [3 * _match(word, heading, whole=4) + _match(word, description, whole=3) for word in words]
+    scores = [3 * _match(word, heading, whole=4) + _match(word, description, whole=3) for word in had]
     return sum(map(bool, scores)), sum(scores)
 
 

@@ -19,4 +19,4 @@ def listing_text(key: str, resources: Sequence[Resource], *, has_more: bool) -> 
     lines = [f"- {path} ({size_bytes:,} bytes)" for path, size_bytes in resources]
     if has_more:
         lines.append("- the list is incomplete: there are more files than are listed here")
-    return "\n\n".join(("", f"Files of this skill, for read_skill_file with skill {key!r}:", "\n".join(lines)))
+    return "\n\n".join(("", f"Files of this skill, for read_skill_file with the name {key!r}:", "\n".join(lines)))

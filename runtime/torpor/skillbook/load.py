@@ -20,7 +20,7 @@ from torpor.skillbook.options import SkillOptions
 from torpor.skillbook.parse import Diagnostic, Skill, parse
 from torpor.skillbook.scan import FoundSkill, FoundTrouble, RootUnreadable, scan
 
-_PACKING_LEVEL: Final = 3
+_PACKING_LEVEL: Final = 1
 
 
 class SkillRoot(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ specification. Both are one reading; they differ in how grave a finding is, whic
 
 import difflib
 import hashlib
+import itertools
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from torpor.conversation.text import clean
 from torpor.skillbook.codes import CODES, QUIET_AT_LOADING, Severity
 from torpor.skillbook.decoding import Finding
 from torpor.skillbook.fields import Fields
-from torpor.skillbook.front_matter import read_front_matter
+from torpor.skillbook.front_matter import SHOWN_CHARS_MAX, read_front_matter
 from torpor.skillbook.slug import NAME_CHARS_MAX, slug
 
 FILE_CAP_BYTES: Final = 1_048_576
@@ -26,6 +27,7 @@ COMPATIBILITY_CHARS_MAX: Final = 500
 BODY_LINES_MAX: Final = 500
 BODY_TOKENS_MAX: Final = 5_000
 EXTRA_BYTES_MAX: Final = 8_192
+UNKNOWN_TOLD_MAX: Final = 20
 DISPLAY_CHARS_MAX: Final = 128
 
 SPEC_KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
@@ -159,15 +161,16 @@ def _name(fields: Fields, directory_name: str) -> str:
     if not _one_line(name):
         fields.find("name_missing", f"has no `name`, the folder's, {directory_name!r}, is taken", key="name")
         return directory_name
+    shown = cut(name, chars_max=SHOWN_CHARS_MAX)
     if _INVISIBLE.search(name):
         fields.find("invisible_characters", "has invisible characters in `name`, left out", key="name")
     if not _SPEC_NAME.fullmatch(name):
         expected = f"a-z, 0-9 and single - inside; a model reads {slug(_one_line(name))!r}"
-        fields.find("name_characters", f"has the name {name!r}, expected {expected}", key="name")
+        fields.find("name_characters", f"has the name {shown!r}, expected {expected}", key="name")
     if len(name) > NAME_CHARS_MAX:
         fields.find("name_long", f"has a name of {len(name)} characters, expected at most {NAME_CHARS_MAX}", key="name")
     if name != directory_name:
-        message = f"has the name {name!r} in a folder {directory_name!r}, expected them to be equal"
+        message = f"has the name {shown!r} in a folder {directory_name!r}, expected them to be equal"
         fields.find("name_not_folder", message, key="name")
     return name
 
@@ -199,10 +202,14 @@ def _compatibility(fields: Fields) -> str:
 def _extra(fields: Fields) -> dict[str, Any]:
     known = (*SPEC_KEYS, *FLAG_KEYS)
     extra = {key: value for key, value in fields.values.items() if key not in known}
-    for key in extra:
+    for key in itertools.islice(extra, UNKNOWN_TOLD_MAX):
         close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
         hint = f", perhaps `{close[0]}` is meant" if close else ""
-        fields.find("unknown_key", f"has the key `{key}`, which the specification does not have{hint}", key=key)
+        fields.find(
+            "unknown_key",
+            f"has the key `{key[:SHOWN_CHARS_MAX]}`, which the specification does not have{hint}",
+            key=key,
+        )
     size_bytes = len(msgspec.json.encode(extra))
     if size_bytes > EXTRA_BYTES_MAX:
         message = f"has {size_bytes:,} bytes in other keys, more than {EXTRA_BYTES_MAX:,} are not kept"

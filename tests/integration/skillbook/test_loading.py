@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.integration.skillbook.shelves import OPTIONS, keys, load, put, text, troubles
+from tests.integration.skillbook.shelves import OPTIONS, book, keys, load, put, text, troubles
 from torpor.errors import ToolFailed
 from torpor.skillbook.codes import CODES
+from torpor.skillbook.index import index_text, search
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_text_is_the_body_with_the_files_below_it(root: Path) -> None:
     (skill,) = catalogue.skills
 
     assert catalogue.body(skill).text == (
-        "Do it.\n\nFiles of this skill, for read_skill_file with skill 'a':\n\n"
+        "Do it.\n\nFiles of this skill, for read_skill_file with the name 'a':\n\n"
         "- notes.txt (1 bytes)\n- references/b.md (1,234 bytes)\n- references/z.md (2 bytes)"
     )
     assert catalogue.body(skill).digest == skill.digest
@@ -379,3 +380,18 @@ def test_every_grave_code_of_loading_is_told_as_an_error(root: Path) -> None:
     (root / "b").symlink_to("/etc")
     assert {problem.diagnostic.severity for problem in load(root).problems} == {"error"}
     assert {CODES[code].loading for code, _ in troubles(load(root))} == {"error"}
+
+
+def test_five_thousand_skills_load_within_their_bounds(root: Path) -> None:
+    for number in range(5_000):
+        put(root, f"{number % 50}/skill-{number:04}", text(f"skill-{number:04}", body="Do it. " * 200))
+    skill_book = book(root)
+    catalogue = skill_book.current
+    index = index_text(catalogue.skills, budget_tokens=OPTIONS.index_budget_tokens)
+
+    assert len(catalogue.skills) == 5_000
+    assert catalogue.problems == ()
+    assert index.tokens <= OPTIONS.index_budget_tokens
+    assert len(index.listed) + len(index.left_out) == 5_000
+    assert [skill.key for skill in search(catalogue.skills, "skill 4999", limit=1)] == ["skill-4999"]
+    assert catalogue.body(catalogue.skills[-1]).text.startswith("Do it.")

@@ -200,6 +200,34 @@ def test_description_of_a_megabyte_loads() -> None:
     assert len(loaded.description) == 1024
 
 
+@pytest.mark.parametrize(
+    "inside",
+    [
+        f"name: a{' ' * 900_000}x: y",
+        f"description: d\nname: {'n' * 900_000}",
+        "k: v\n" * 180_000,
+        "\n".join(f"k{number}: v" for number in range(90_000)),
+        "\n".join(f"k{number}: v" for number in range(9_000)),
+        f"{'k' * 900_000}: v",
+        "- " * 450_000,
+        "[" * 900_000,
+        "name:\n" * 150_000,
+        "name: |\n" + " \n" * 400_000,
+        "allowed-tools: " + "(" * 900_000,
+        "description: " + "e" + "\u0301" * 400_000,
+        "\t" * 900_000,
+        "..." * 300_000,
+    ],
+    ids=lambda inside: f"{inside[:12]!r}-{len(inside)}",
+)
+def test_megabyte_of_anything_is_read_in_bounded_work_and_told_in_few_words(inside: str) -> None:
+    parsed = read(f"---\n{inside}\n---\n")
+    told = (*parsed.diagnostics, *validate(f"---\n{inside}\n---\n".encode(), directory_name="a"))
+    assert told
+    assert len(told) < 100
+    assert max(len(found.message) for found in told) < 500
+
+
 def test_invisible_characters_are_told_and_looks_of_signs_are_not() -> None:
     assert told("name: a\ndescription: 'x\u202ey'") == [("invisible_characters", 3)]
     assert told("name: a\ndescription: 'sun ☀️'") == []

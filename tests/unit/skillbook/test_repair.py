@@ -2,7 +2,7 @@
 
 import pytest
 
-from torpor.skillbook.repair import quoted, scanned, without_tabs
+from torpor.skillbook.repair import MENDED_LINES_MAX, quoted, scanned, without_tabs
 from torpor.skillbook.yaml_text import read_mapping
 
 
@@ -67,3 +67,8 @@ def test_value_on_the_next_line_is_found() -> None:
 
 def test_empty_quotes_are_empty() -> None:
     assert scanned("name: \"\"\ndescription: ''") == {"name": "", "description": ""}
+
+
+def test_front_matter_of_a_thousand_lines_is_left_to_the_next_step() -> None:
+    text = "x: a: b\n" * (MENDED_LINES_MAX + 1)
+    assert quoted(text) == (text, ())
