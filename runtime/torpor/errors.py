@@ -4,6 +4,7 @@
     ├─ ClientError      the client: a frame, an id or a moment that cannot be served
     ├─ ToolError        the model: becomes the error result of one tool call
     ├─ ProviderError    the turn loop: what a model host answered instead of a reply
+    ├─ JobError         the runner of jobs: whether to try again
     ├─ StoreError       the actor: whether what it wrote is durable, and whether it may go on
     ├─ ConfigError      the operator, at start only
     └─ InvariantBroken  us: never caught, ends the actor, says whose bug it is
@@ -161,6 +162,28 @@ class Unavailable(ClientError):
         self.retry_after_s = retry_after_s
 
 
+class UnknownJob(ClientError):
+    """It does not exist, or is done, or is another owner's."""
+
+    code = "unknown_job"
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"no job {job!r} here")
+        self.job = job
+
+
+class JobIsRunning(ClientError):
+    """A job that runs can be neither retried nor dropped; it ends within the deadline of its kind."""
+
+    code = "job_running"
+    retry = Retry.SAFE
+
+    def __init__(self, job: str, *, retry_after_s: float) -> None:
+        super().__init__(f"job {job!r} is running, retry in {retry_after_s:g} s")
+        self.job = job
+        self.retry_after_s = retry_after_s
+
+
 class ToolError(TorporError):
     """Raised by a tool or its host; the model reads the text as the call's error result."""
 
@@ -304,6 +327,29 @@ class ModelUnknown(ProviderError):
     code = "model_unknown"
 
 
+class JobError(TorporError):
+    """Raised by what does a job; its text is kept with the job and read by operators."""
+
+    code = "job_failed"
+
+
+class JobFailed(JobError):
+    """It did not work out this time."""
+
+    retry = Retry.SAFE
+
+    def __init__(self, why: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after_s = retry_after_s
+        """When to try again at the earliest; None for the usual pause."""
+
+
+class JobImpossible(JobError):
+    """It will never work out; the job is kept as a dead letter."""
+
+    code = "job_impossible"
+
+
 class StoreError(TorporError):
     """Root of what the stores raise."""
 
@@ -344,6 +390,17 @@ class DuplicateMessage(StoreError):
         self.key = key
         self.message_id = message_id
         self.receipt = receipt
+
+
+class JobLost(StoreError):
+    """The job is gone, or was replaced, or is somebody else's by now; nothing was written."""
+
+    code = "job_lost"
+
+    def __init__(self, key: str, *, job: str) -> None:
+        super().__init__(f"job {job!r} of conversation {key!r} is not held by this claim any more")
+        self.key = key
+        self.job = job
 
 
 class LeaseHeld(StoreError):

@@ -21,6 +21,7 @@ from torpor.conversation.steps import StepOptions
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
 from torpor.gateway.options import GatewayOptions
+from torpor.jobs.options import JobOptions
 from torpor.misfits import Words, misfit, read_toml, unreadable
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
@@ -57,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     turn: TurnOptions = TurnOptions()
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()
+    jobs: JobOptions = JobOptions()
     gateway: GatewayOptions = GatewayOptions()
     logs: LogOptions = LogOptions()
 

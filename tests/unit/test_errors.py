@@ -21,11 +21,14 @@ SAMPLES = [
     errors.NothingToCancel(),
     errors.Quarantined("c_1", reason="record 7 is missing"),
     errors.Unavailable("the server is stopping", retry_after_s=1.0),
+    errors.UnknownJob("reception/c_1/j_1"),
+    errors.JobIsRunning("reception/c_1/j_1", retry_after_s=1.0),
     errors.ToolInputInvalid("expected int, got str"),
     errors.ToolUnknown("gone", known=("look", "pay")),
     errors.ToolTimedOut("pay", deadline_s=30.0),
     errors.ToolRefused("not after ten"),
     errors.ToolFailed("no such account"),
+    errors.SkillFileUnreadable("triage", path="a.md", why="it is not there"),
     errors.ProviderUnavailable("overloaded"),
     errors.RateLimited("too many requests", retry_after_s=7.0),
     errors.Overloaded("no capacity"),
@@ -37,9 +40,12 @@ SAMPLES = [
     errors.KeyRefused("invalid key"),
     errors.BillingRefused("no credit"),
     errors.ModelUnknown("no model 'm'"),
+    errors.JobFailed("no answer", retry_after_s=60.0),
+    errors.JobImpossible("its conversation has no such turn"),
     errors.Fenced("k", fence=1, newer=2),
     errors.WrongSequence("k", expected_seq=1, head_seq=2),
     errors.DuplicateMessage("k", message_id="m", receipt=b"{}"),
+    errors.JobLost("k", job="j_1"),
     errors.LeaseHeld("k", holder="s_1", until_us=7),
     errors.StoreFull("the disk is full"),
     errors.StoreUnavailable("lost"),
@@ -49,7 +55,14 @@ SAMPLES = [
     errors.InvariantBroken("a ticket was woken without an outcome"),
     errors.IllegalTransition(ActorState.IDLE, Signal.LOADED),
 ]
-ROOTS = {TorporError, errors.ClientError, errors.ToolError, errors.ProviderError, errors.StoreError}
+ROOTS = {
+    TorporError,
+    errors.ClientError,
+    errors.ToolError,
+    errors.ProviderError,
+    errors.JobError,
+    errors.StoreError,
+}
 KINDS = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, TorporError)}
 
 
@@ -81,7 +94,7 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
     safe = {type(error).__name__ for error in SAMPLES if error.retry is Retry.SAFE}
     unknown = {type(error).__name__ for error in SAMPLES if error.retry is Retry.UNKNOWN_OUTCOME}
     passing = {"ProviderUnavailable", "RateLimited", "Overloaded", "StreamLost"}
-    assert safe == {"Busy", "NotNow", "Unavailable", "LeaseHeld", "StoreFull"} | passing
+    assert safe == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull"} | passing
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}
 
 

@@ -1,0 +1,26 @@
+"""What does a kind of job, and what it may answer with.
+
+Above: whoever builds the process and gives the runner its handlers. Below: the runner, which knows of a job its kind,
+its times and its attempts, and nothing of what it is for.
+"""
+
+from typing import Protocol
+
+from torpor.store.job_contract import StoredJob
+
+
+class JobHandler(Protocol):
+    """Does the jobs of one kind."""
+
+    async def run(self, job: StoredJob, *, attempt: int) -> None:
+        """Do it; returning means that it is done for good.
+
+        It may have been done before, whole or in part: a process can be killed after the effect and before the store
+        hears of it. So an effect must be idempotent, under a key made of the conversation and ``job.id``, which stay
+        the same over all attempts; ``attempt``, from 1, is for logs and for choosing a cheaper way.
+
+        Cancellation: the deadline of the kind passed, or the process stops; to be let through.
+        Raises: JobFailed: try again, after the usual pause or the one it names. JobImpossible: never try again.
+        Anything else is a failure like the first, and logged as a bug.
+        """
+        ...
