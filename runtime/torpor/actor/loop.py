@@ -132,6 +132,8 @@ class Actor:
             if self._is_asked_to_leave() and self.mailbox.close_if_empty():
                 break
             await self._serve(journal, await self.mailbox.receive())
+            if not self._has_work(journal):
+                await journal.flush()  # what no turn follows is committed for its own sake
         self._signal(Signal.MAILBOX_CLOSED)
         await self._parts.store.release(journal.lease)
         self._signal(Signal.RELEASED)

@@ -21,6 +21,7 @@ from torpor.client.watch import Watch
 from torpor.clock import Clock, IdSource, RandomIds, SystemClock
 from torpor.errors import BadFrame, ClientError
 from torpor.records.commands import Receipt
+from torpor.records.context import WorkingContext
 from torpor.records.frames import (
     Accepted,
     Cancel,
@@ -33,6 +34,7 @@ from torpor.records.frames import (
     Result,
     Send,
     ThawConversation,
+    UpdateContext,
     Welcome,
 )
 from torpor.records.ids import MessageId
@@ -171,6 +173,15 @@ class TorporClient:
         Raises: ConnectionLost: it may have been done; it is not repeated, since it could meet the next turn.
         """
         await self._ask(Cancel(ref=self._ids.new_id(), conversation=conversation), Done)
+
+    async def update_context(self, conversation: str, context: WorkingContext, *, agent: str = "") -> None:
+        """Tell what the user works on, in place of what was told before, and return once it is durable.
+
+        ``agent`` is only read when this creates the conversation. Told again over another connection where an answer
+        was lost, before any later update of this client.
+        """
+        frame = UpdateContext(ref=self._ids.new_id(), conversation=conversation, context=context, agent=agent)
+        await self._ask(frame, Done)
 
     def watch(self, conversation: str, cursor: Cursor | None = None) -> Watch:
         """Watch a conversation from behind ``cursor``; without one, from its present state. See ``Watch``.

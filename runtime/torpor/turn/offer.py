@@ -5,6 +5,7 @@ schema nor a line in the index, nor the engine's tools that would serve it. Equa
 all conversations, so a turn costs a look-up.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from torpor.errors import ConfigError
 from torpor.flags.contract import Decided
 from torpor.model.contract import Model
 from torpor.skillbook.catalogue import Catalogue
-from torpor.skillbook.index import INDEX_TAG, index_text
+from torpor.skillbook.index import INDEX_TAG, IndexText, index_text
 from torpor.skillbook.parse import Skill
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.engine_tools import ALWAYS_OFFERED
@@ -97,7 +98,7 @@ class Offers:
                     f"agent {self._definition.name!r}",
                     key=key,
                     found=used,
-                    expected=f"at most {cap:,} fixed tokens ({parts}); shorten the prompt or allow fewer tools or skills",
+                    expected=f"at most {cap:,} fixed tokens ({parts}); shorten the prompt, allow fewer tools or skills",
                 )
 
     def _caps(self) -> dict[str, int]:
@@ -122,9 +123,10 @@ class Offers:
             and decided.is_on(f"skill.{skill.key}")
         }
         tools = self._tools(decided, has_skills=bool(skills))
-        index = index_text(tuple(skills.values()), budget_tokens=self._room_for_index(tools))
+        index = self._index(skills, tools)
         if index.left_out:
             tools = self._tools(decided, has_skills=True, has_search=True)
+            index = self._index(skills, tools)
         preamble = preamble_of(self._fields(tools, index.text))
         return Offer(
             preamble=preamble,
@@ -145,11 +147,17 @@ class Offers:
             if spec.name not in idle and (spec.name in ALWAYS_OFFERED or decided.is_on(f"tool.{spec.name}"))
         ]
 
-    def _room_for_index(self, tools: list[dict[str, Any]]) -> int:
-        """The index may take its own budget, and no more than is left beside prompt and tools."""
-        used = encoded_tokens(self._instructions()) + encoded_tokens(tools)
-        left = min(self._caps().values(), default=self._index_budget_tokens + used) - used
-        return max(min(self._index_budget_tokens, left), 0)
+    def _index(self, skills: Mapping[str, Skill], tools: list[dict[str, Any]]) -> IndexText:
+        """Of its own budget, and of no more, as it stands in a request, than is left beside prompt and tools."""
+        budget_tokens = self._index_budget_tokens
+        used_tokens = encoded_tokens(self._instructions()) + encoded_tokens(tools)
+        left_tokens = min(self._caps().values(), default=math.inf) - used_tokens
+        while True:
+            index = index_text(tuple(skills.values()), budget_tokens=budget_tokens)
+            over_tokens = encoded_tokens([_system_block(index.text)]) - left_tokens
+            if over_tokens <= 0 or not index.listed:
+                return index
+            budget_tokens = math.floor(min(budget_tokens, index.tokens) - over_tokens)
 
     def _instructions(self) -> list[dict[str, str]]:
         """A prompt that says nothing is left out, since the API refuses it."""

@@ -27,8 +27,6 @@ from torpor.skillbook.options import SkillOptions
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY
 
-EXCERPT_MARKUP_TOKENS: Final = 20
-"""Of the tags around one excerpt, and around all of them."""
 POLICIES_NOTE: Final = "name the id and version of the rule that you rely on"
 
 
@@ -136,12 +134,12 @@ def policies_text(excerpts: Sequence[Excerpt]) -> str:
     elements = (
         element(
             "excerpt",
-            escaped_lines(clean(excerpt.text).text),
+            escaped_lines(excerpt.text),
             attributes={"id": excerpt.id, "version": excerpt.version, "heading": excerpt.heading},
         )
         for excerpt in excerpts
     )
-    return group("policies", elements, attributes={"note": POLICIES_NOTE})
+    return clean(group("policies", elements, attributes={"note": POLICIES_NOTE})).text
 
 
 def _decisions(decided: Decided) -> tuple[FlagDecision, ...]:
@@ -172,13 +170,19 @@ def _excerpts(
     if not allowed:
         return ()
     budget_tokens = agent.profile.policies_tokens or surroundings.excerpts_tokens
-    markup_tokens = EXCERPT_MARKUP_TOKENS * (1 + surroundings.excerpts_max)
-    found = surroundings.policies.search(
-        " ".join(text_of(message.blocks) for message in state.queued if message.id in step.messages),
-        limit=surroundings.excerpts_max,
-        budget_tokens=max(budget_tokens - markup_tokens, 0),
-        ids=None if EVERY in allowed else frozenset(allowed),
-    )
-    while found and tokens_of_bytes(len(policies_text(found).encode())) > budget_tokens:
-        found = found[:-1]
-    return found
+    text = " ".join(text_of(message.blocks) for message in state.queued if message.id in step.messages)
+    room_tokens = budget_tokens
+    while room_tokens > 0:
+        found = surroundings.policies.search(
+            text,
+            limit=surroundings.excerpts_max,
+            budget_tokens=room_tokens,
+            ids=None if EVERY in allowed else frozenset(allowed),
+        )
+        told_tokens = tokens_of_bytes(len(policies_text(found).encode()))
+        if told_tokens <= budget_tokens:
+            return found
+        # In proportion, and less than what was found this time, so that something must give way.
+        spent_tokens = tokens_of_bytes(sum(len(each.text.encode()) for each in found))
+        room_tokens = min(spent_tokens - 1, spent_tokens * budget_tokens // told_tokens)
+    return ()

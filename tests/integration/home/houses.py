@@ -25,6 +25,7 @@ from torpor.clock import SystemClock
 from torpor.conversation.view import request_body
 from torpor.gateway.auth import Scope, mint
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.records.context import WorkingContext
 from torpor.records.events import AnyEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import MessageId
@@ -193,6 +194,11 @@ class House:
         with anyio.fail_after(DEADLINE_S):
             await self.client.send(conversation, text, message_id=message, agent=agent)
         return message
+
+    async def tell(self, context: WorkingContext, *, conversation: str = "c1", agent: str = "") -> None:
+        """Say what the user works on, and return once it is durable."""
+        with anyio.fail_after(DEADLINE_S):
+            await self.client.update_context(conversation, context, agent=agent)
 
     async def ended(self, message: MessageId, *, conversation: str = "c1") -> list[AnyEvent]:
         """The events that were not returned yet, up to the end of the turn that takes the message."""
