@@ -97,6 +97,7 @@ def _ledger() -> sqlite3.Connection:
     home = Path(__file__).parent.parent
     path = Path(os.environ.get("CLINIC_LEDGER") or home / ".torpor" / "clinic-ledger.sqlite3")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # like all that lies in a data folder
     ledger = sqlite3.connect(path)
     ledger.execute("PRAGMA synchronous = FULL")  # a receipt is given for what a power cut cannot take back
     ledger.execute(_TABLE)

@@ -279,7 +279,7 @@ def test_chat_survives_a_server_that_is_killed_in_mid_sentence(torpor: Command, 
             terminal.type("A long answer\n")
             terminal.expect("This is a long answer")
             server.kill()
-            terminal.expect("(connection lost, waiting for the server)")
+            terminal.expect("(connection lost, trying again)")
             server.start()
             terminal.expect("(connected again)")
             terminal.expect("(the reply begins again)")
@@ -349,3 +349,25 @@ def test_server_ends_well_at_sigterm_and_leaves_a_file_that_can_be_read(torpor: 
 
 def test_address_in_the_home_is_that_of_the_last_server(server: ServerProcess, home: Path, torpor: Command) -> None:
     assert torpor.facts("ps", "--home", os.path.relpath(home, torpor.directory)) == torpor.facts("ps")
+
+
+def test_what_is_typed_while_a_reply_streams_is_sent_whole_and_the_terminal_is_left_as_it_was(
+    server: ServerProcess, torpor: Command
+) -> None:
+    with torpor.chat("--conversation", "typed", "--agent", "speaker") as terminal:
+        before = terminal.modes()
+        terminal.expect("> ")
+        terminal.type("A long answer\n")
+        terminal.expect("This is a long answer")
+        terminal.type("When are you opne")
+        terminal.type("\x7f\x7fen on Thursday?")
+        terminal.expect("> When are you open on Thursday?")
+        assert terminal.modes() != before
+        terminal.type("\n")
+        terminal.expect("will not have forgotten a word of this.\n")
+        terminal.expect("Thursday: 8:00 to 20:00\n")
+        terminal.expect("> ")
+        terminal.type("\x04")
+
+        assert terminal.ended() == 0
+        assert terminal.modes() == before

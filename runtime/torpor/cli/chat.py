@@ -1,12 +1,16 @@
 """``torpor chat``: a conversation in a plain terminal, or through pipes."""
 
+import shutil
 import sys
+from contextlib import ExitStack
 from typing import Final
 
 import anyio
 import click
 
 from torpor.cli.chat_session import ChatSession
+from torpor.cli.keyboard import Keyboard
+from torpor.cli.lines import lines_of
 from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options, standard_input
 from torpor.cli.screen import Screen
 from torpor.client.torpor_client import TorporClient
@@ -23,16 +27,18 @@ _PROMPT: Final = "> "
 def command(*, conversation: str | None, agent: str, server: Server) -> None:
     """Talk to an agent: one line is one message.
 
-    Ctrl-C cancels the running turn, and at the prompt leaves; so does the end of input, after the last reply. The
-    conversation keeps, and --conversation goes on in it.
+    Ctrl-C cancels the running turn; pressed again, or when none is running, it leaves. So does the end of input
+    (Ctrl-D), after the last reply. The conversation keeps, and --conversation goes on in it.
+
+    What is typed while a reply streams stands below it and is sent with Enter. Backspace, Ctrl-W and Ctrl-U take back a
+    character, a word, all of it.
     """
     anyio.run(_chat, server, conversation or f"c-{RandomIds().new_id()[:8]}", agent)
 
 
 async def _chat(server: Server, conversation: str, agent: str) -> None:
     url, token = await server.reached()
-    is_typed = standard_input().isatty()
-    screen = Screen(lambda text: click.echo(text, nl=False), prompt=_PROMPT if is_typed and sys.stdout.isatty() else "")
+    source = standard_input()
     session: ChatSession | None = None
 
     def on_connection(welcome: Welcome | None) -> None:
@@ -45,7 +51,27 @@ async def _chat(server: Server, conversation: str, agent: str) -> None:
                 await client.connected()
         except TimeoutError as exc:
             raise click.ClickException(f"{url} did not say welcome within {ANSWER_DEADLINE_S:g} s") from exc
-        screen.note(f"conversation {conversation}; Ctrl-C cancels a turn, and leaves when none is running")
-        session = ChatSession(client, conversation, agent=agent, screen=screen, echoes=not is_typed)
-        async with client.watch(conversation) as watch:
-            await session.run(watch, descriptor=sys.stdin.fileno())
+        with ExitStack() as opened:
+            is_terminal = source.isatty() and sys.stdout is not None and sys.stdout.isatty()
+            keyboard = opened.enter_context(Keyboard(source.fileno())) if is_terminal else None
+            screen = Screen(_write, prompt=_PROMPT if keyboard else "", columns=_columns)
+            screen.note(f"conversation {conversation}; Ctrl-C cancels the running turn, and leaves when pressed again")
+            session = ChatSession(
+                client,
+                conversation,
+                agent=agent,
+                screen=screen,
+                echoes=not source.isatty(),
+                on_continue=keyboard.take if keyboard else lambda: None,
+            )
+            lines = keyboard.lines(screen.typed) if keyboard else lines_of(source.fileno())
+            async with client.watch(conversation) as watch:
+                await session.run(watch, lines=lines)
+
+
+def _write(text: str) -> None:
+    click.echo(text, nl=False)
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns

@@ -5,14 +5,13 @@ what was sent is sent again by the client, and what was missed comes with the wa
 """
 
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol, assert_never
 
 import anyio
 import anyio.abc
 
-from torpor.cli.lines import lines_of
 from torpor.cli.screen import Screen
 from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
 from torpor.clock import RandomIds
@@ -46,8 +45,18 @@ class Talks(Protocol):
 class ChatSession:
     """One conversation on one screen, for as long as ``run`` lasts."""
 
-    def __init__(self, client: Talks, conversation: str, *, agent: str, screen: Screen, echoes: bool) -> None:
-        """Args: echoes: show what was sent, since no terminal has."""
+    def __init__(
+        self,
+        client: Talks,
+        conversation: str,
+        *,
+        agent: str,
+        screen: Screen,
+        echoes: bool,
+        on_continue: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Args: echoes: show what was sent, since no terminal has.  on_continue: called after a stop, as by Ctrl-Z."""
+        self._on_continue = on_continue
         self._client = client
         self._conversation = conversation
         self._agent = agent
@@ -68,8 +77,8 @@ class ChatSession:
         self._has_no_more_lines = False
         self._leaving = anyio.Event()
 
-    async def run(self, items: AsyncIterator[AnyItem], *, descriptor: int) -> None:
-        """Chat until the lines of ``descriptor`` have ended and are answered, or somebody leaves by Ctrl-C.
+    async def run(self, items: AsyncIterator[AnyItem], *, lines: AsyncGenerator[str, None]) -> None:
+        """Chat until ``lines`` have ended and are answered, or somebody leaves by Ctrl-C.
 
         Raises: whatever ends ``items``.
         """
@@ -77,7 +86,7 @@ class ChatSession:
             await tasks.start(self._obey, tasks)
             self._recall(await anext(items))
             tasks.start_soon(self._follow, items)
-            tasks.start_soon(self._read, descriptor, tasks)
+            tasks.start_soon(self._read, lines, tasks)
             await self._leaving.wait()
             tasks.cancel_scope.cancel()
         self._screen.close()
@@ -85,7 +94,7 @@ class ChatSession:
     def on_connection(self, *, is_there: bool) -> None:
         """The connection came or went."""
         if is_there != self._is_connected and not self._leaving.is_set():
-            self._screen.note("connected again" if is_there else "connection lost, waiting for the server")
+            self._screen.note("connected again" if is_there else "connection lost, trying again")
             self._is_connected = is_there
             self._ask_for_more()
 
@@ -106,13 +115,17 @@ class ChatSession:
     async def _obey(
         self, tasks: anyio.abc.TaskGroup, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGCONT) as signals:
             task_status.started()
-            async for _ in signals:
-                self.interrupt(tasks)
+            async for number in signals:
+                if number == signal.SIGINT:
+                    self.interrupt(tasks)
+                else:
+                    self._on_continue()
+                    self._screen.redraw()
 
-    async def _read(self, descriptor: int, tasks: anyio.abc.TaskGroup) -> None:
-        async with aclosing(lines_of(descriptor)) as lines:
+    async def _read(self, lines: AsyncGenerator[str, None], tasks: anyio.abc.TaskGroup) -> None:
+        async with aclosing(lines):
             async for line in lines:
                 self._screen.entered()
                 if line.strip():

@@ -16,7 +16,7 @@ async def lines_of(descriptor: int) -> AsyncGenerator[str, None]:
     """
     rest = b""
     while True:
-        await _readable(descriptor)
+        await readable(descriptor)
         chunk = os.read(descriptor, _CHUNK_BYTES)
         if not chunk:
             break
@@ -27,7 +27,8 @@ async def lines_of(descriptor: int) -> AsyncGenerator[str, None]:
         yield _text(rest)
 
 
-async def _readable(descriptor: int) -> None:
+async def readable(descriptor: int) -> None:
+    """Return once reading from ``descriptor`` would not wait."""
     try:
         await anyio.wait_readable(descriptor)
     except PermissionError:

@@ -2,16 +2,20 @@
 
 Text streams as it is written. Everything that is not the agent's words stands on a line of its own, in parentheses or
 behind a dot. A reply whose deltas had a gap, or never came, is completed from its event. Nothing that was said reaches
-the terminal as a control character, which it would obey.
+the terminal as a control character, which it would obey. What a person types while a reply streams stays
+whole below it.
 """
 
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from torpor.cli.line_editor import width
 from torpor.conversation.text import clean
 from torpor.records.events import (
     AnyEvent,
+    CompactionFailedEvent,
     ContextChangedEvent,
+    ContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -38,38 +42,76 @@ OUTCOMES: Final = {
 _CUT_BY: Final = {"client": "cancelled", "operator": "cancelled by an operator", "interrupt": "cut by a new message"}
 
 
+_COLUMNS: Final = 80
+
+
 class Screen:
     """See the module docstring. ``write`` takes text and shows it at once."""
 
-    def __init__(self, write: Callable[[str], None], *, prompt: str) -> None:
+    def __init__(
+        self, write: Callable[[str], None], *, prompt: str, columns: Callable[[], int] = lambda: _COLUMNS
+    ) -> None:
+        """Args: prompt: empty where nobody types.  columns: how wide the terminal is now."""
         self._write = write
         self._prompt = prompt
+        self._columns = columns
         self._call = ""
         self._shown = ""
         """Of the reply being written, as far as it stands on the screen."""
         self._at_line_start = True
         self._at_prompt = False
+        """Whether the prompt, and what is typed behind it, is what stands there last."""
+        self._typed = ""
+        self._held = ""
+        """The line that a reply has begun, while something typed stands where it would go."""
 
     def prompt(self) -> None:
         """Ask for the next line, unless that is what stands there last."""
-        if self._at_prompt:
+        if self._prompt and not self._at_prompt:
+            self._draw()
+        elif not self._prompt:
+            self._fresh_line()
+
+    def typed(self, text: str) -> None:
+        """The line that is being typed; what comes meanwhile is shown above it, line by line."""
+        if text == self._typed and (self._at_prompt or not text):
             return
-        self._fresh_line()
-        if self._prompt:
-            self._write(self._prompt)
-            self._at_line_start, self._at_prompt = False, True
+        is_there = self._at_prompt
+        if is_there:
+            self._erase()
+        self._typed = text
+        if not text and self._held:
+            self._release()
+        elif is_there:
+            self._show_prompt()
+        else:
+            self._draw()
 
     def entered(self) -> None:
-        """The person has ended a line, which the terminal shows by itself."""
-        self._at_line_start, self._at_prompt = True, False
+        """The person has ended the line, which stands on the screen."""
+        if self._at_prompt:
+            self._write("\n")
+            self._typed = ""
+            self._at_line_start, self._at_prompt = True, False
+            self._release()
 
     def interrupted(self) -> None:
-        """The person has pressed Ctrl-C, of which the terminal may show something."""
-        if self._prompt:
-            self._at_line_start = False
+        """The person has pressed Ctrl-C."""
+        if self._at_prompt:
+            self._write("\n")
+            self._at_line_start, self._at_prompt = True, False
+            self._release()
+
+    def redraw(self) -> None:
+        """Something else has used the terminal meanwhile."""
+        if self._at_prompt:
+            self._write("\n")
+            self._at_line_start, self._at_prompt = True, False
+            self._draw()
 
     def close(self) -> None:
         """Nothing more comes."""
+        self.interrupted()
         self._fresh_line()
 
     def note(self, text: str) -> None:
@@ -98,6 +140,10 @@ class Screen:
         match event:
             case MessageReceivedEvent() | TurnStartedEvent() | ContextChangedEvent():
                 pass
+            case ContextReplacedEvent():
+                self.note(f"earlier turns are a summary now, {event.reason.value}")
+            case CompactionFailedEvent():
+                self.note(f"no summary could be made, {event.code}; going on without")
             case SkillLoadedEvent():
                 self._line(f"  · skill {event.skill}")
             case ReplyFinishedEvent():
@@ -143,15 +189,47 @@ class Screen:
             return
         if not self._shown:
             self._fresh_line()
-        self._write(clean(text).text)
+        self._put(clean(text).text)
         self._shown += text
-        self._at_line_start = text.endswith("\n")
 
     def _line(self, text: str) -> None:
         self._fresh_line()
-        self._write(clean(text).text + "\n")
+        self._put(clean(text).text + "\n")
 
     def _fresh_line(self) -> None:
         if not self._at_line_start:
-            self._write("\n")
-            self._at_line_start, self._at_prompt = True, False
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        """Write ``text`` where the last one ended; above what is being typed, once a line of it is whole."""
+        self._at_line_start = text.endswith("\n")
+        if self._at_prompt and not self._typed:
+            self._erase()
+        if not self._at_prompt:
+            self._write(text)
+            return
+        whole, newline, self._held = (self._held + text).rpartition("\n")
+        if newline:
+            self._erase()
+            self._write(whole + newline)
+            self._show_prompt()
+
+    def _release(self) -> None:
+        held, self._held = self._held, ""
+        if held:
+            self._write(held)
+            self._at_line_start = False
+
+    def _draw(self) -> None:
+        self._fresh_line()
+        self._show_prompt()
+
+    def _show_prompt(self) -> None:
+        self._write(self._prompt + self._typed)
+        self._at_prompt = True
+
+    def _erase(self) -> None:
+        """Take the prompt away, however many rows it fills; the cursor stands at its end."""
+        rows = max(0, width(self._prompt + self._typed) - 1) // max(1, self._columns())
+        self._write("\r" + (f"\x1b[{rows}A" if rows else "") + "\x1b[J")
+        self._at_prompt = False

@@ -100,6 +100,7 @@ async def test_a_payment_of_nothing_or_by_nobody_is_no_payment(
 async def test_the_ledger_is_for_its_owners_eyes_only(tools: dict[str, Tool[..., Any]], ledger: Path) -> None:
     await called(tools["record_payment"], ADA)
     assert (await anyio.Path(ledger.parent).stat()).st_mode & 0o077 == 0
+    assert (await anyio.Path(ledger).stat()).st_mode & 0o777 == 0o600
 
 
 async def test_a_card_payment_cancelled_at_the_terminal_never_happened(tools: dict[str, Tool[..., Any]]) -> None:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from torpor.cli.chat_session import ChatSession
+from torpor.cli.lines import lines_of
 from torpor.cli.screen import Screen
 from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
 from torpor.errors import ClientError, EmptyMessage, NothingToCancel
@@ -63,7 +64,7 @@ class World:
 
     async def run(self, session: ChatSession) -> None:
         with anyio.fail_after(5):
-            await session.run(aiter(self._watch), descriptor=self.reading)
+            await session.run(aiter(self._watch), lines=lines_of(self.reading))
 
     async def until(self, text: str) -> None:
         """Return when ``text`` stands on the screen."""
@@ -163,7 +164,7 @@ async def test_what_somebody_else_says_is_shown_with_a_name(world: World) -> Non
         session = world.session(echoes=False, prompt="> ")
         tasks.start_soon(world.run, session)
         world.happen(*answered("theirs"))
-        await world.until("> \nada> hi\nHello\n> ")
+        await world.until("ada> hi\nHello\n> ")
         session.interrupt(tasks)
 
 
@@ -241,7 +242,7 @@ async def test_lost_and_found_connection_is_told_once_each(world: World) -> None
         session.interrupt(tasks)
     session.on_connection(is_there=False)
 
-    assert world.shown == "(connection lost, waiting for the server)\n(connected again)\n"
+    assert world.shown == "(connection lost, trying again)\n(connected again)\n"
 
 
 async def test_person_is_shown_the_last_turns_of_an_older_conversation_and_a_pipe_is_not(world: World) -> None:

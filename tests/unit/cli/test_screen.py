@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.glass import Glass
 from torpor.cli.screen import OUTCOMES, Screen
 from torpor.records.events import (
     MessageReceivedEvent,
@@ -130,23 +131,104 @@ def test_failed_turn_tells_why(shown: Shown) -> None:
     assert shown.text == "(failed, model_unavailable: no route)\n"
 
 
-def test_prompt_stands_on_a_line_of_its_own_and_the_answer_below_it() -> None:
-    shown = Shown(prompt="> ")
-    shown.screen.event(reply("Hello"))
-    shown.screen.prompt()
-    shown.screen.entered()  # the terminal shows what is typed, and its end of line
-    shown.screen.delta("2-1-1", offset=0, text="Hello again")
+class Seen:
+    """A screen on a terminal, where somebody types."""
 
-    assert shown.text == "Hello\n> Hello again"
+    def __init__(self, *, columns: int = 40) -> None:
+        self.glass = Glass(columns=columns)
+        self.screen = Screen(self.glass.write, prompt="> ", columns=lambda: columns)
+
+    @property
+    def rows(self) -> list[str]:
+        return self.glass.rows
+
+    def enter(self, line: str) -> None:
+        self.screen.typed(line)
+        self.screen.entered()
+        self.screen.typed("")
 
 
-def test_note_does_not_run_into_the_prompt() -> None:
-    shown = Shown(prompt="> ")
-    shown.screen.prompt()
-    shown.screen.note("connection lost")
-    shown.screen.prompt()
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
 
-    assert shown.text == "> \n(connection lost)\n> "
+
+def test_prompt_stands_on_a_line_of_its_own_and_the_answer_below_it(seen: Seen) -> None:
+    seen.screen.event(reply("Hello"))
+    seen.screen.prompt()
+    seen.enter("hi")
+    seen.screen.delta("2-1-1", offset=0, text="Hello again")
+
+    assert seen.rows == ["Hello", "> hi", "Hello again"]
+
+
+def test_note_takes_the_place_of_the_prompt(seen: Seen) -> None:
+    seen.screen.prompt()
+    seen.screen.note("connection lost")
+    seen.screen.prompt()
+
+    assert seen.rows == ["(connection lost)", ">"]
+
+
+def test_what_is_typed_while_a_reply_streams_stays_whole_below_it(seen: Seen) -> None:
+    seen.screen.delta("1-1-1", offset=0, text="one two")
+    seen.screen.typed("n")
+    seen.screen.delta("1-1-1", offset=7, text=" three\nfour")
+    seen.screen.typed("no")
+    seen.screen.progress("pay", "2 s")
+    assert seen.rows == ["one two", " three", "four", "  · pay: 2 s", "> no"]
+
+    seen.enter("now")
+    seen.screen.event(reply("one two three\nfour five"))
+    seen.screen.prompt()
+    assert seen.rows == ["one two", " three", "four", "  · pay: 2 s", "> now", " five", ">"]
+
+
+@pytest.mark.parametrize("is_entered", [True, False])
+def test_line_that_was_held_back_for_what_was_typed_comes_when_that_has_gone(seen: Seen, is_entered: bool) -> None:
+    seen.screen.typed("x")
+    seen.screen.delta("1-1-1", offset=0, text="half a li")
+    assert seen.rows == ["> x"]
+
+    if is_entered:
+        seen.enter("x")
+    else:
+        seen.screen.typed("")
+    seen.screen.delta("1-1-1", offset=9, text="ne")
+    assert seen.rows == [*(["> x"] if is_entered else []), "half a line"]
+
+
+def test_prompt_that_nobody_types_at_makes_room_for_a_reply(seen: Seen) -> None:
+    seen.screen.prompt()
+    seen.screen.delta("1-1-1", offset=0, text="Hel")
+    seen.screen.typed("")
+    assert seen.rows == ["Hel"]
+
+
+@pytest.mark.parametrize("length", [7, 8, 9, 18, 19, 40])
+def test_line_longer_than_the_terminal_is_taken_away_whole(length: int) -> None:
+    seen = Seen(columns=10)
+    seen.screen.prompt()
+    for end in range(1, length + 1):
+        seen.screen.typed("x" * end)
+    seen.screen.note("note")
+
+    typed = "> " + "x" * length
+    assert seen.rows == ["(note)", *(typed[at : at + 10] for at in range(0, len(typed), 10))]
+
+
+def test_what_was_typed_is_asked_for_again_after_a_stop(seen: Seen) -> None:
+    seen.screen.prompt()
+    seen.screen.typed("half")
+    seen.screen.redraw()
+    assert seen.rows == ["> half", "> half"]
+
+
+def test_chat_that_ends_leaves_the_cursor_on_a_fresh_line(seen: Seen) -> None:
+    seen.screen.prompt()
+    seen.screen.interrupted()
+    seen.screen.close()
+    assert seen.rows == [">", ""]
 
 
 def test_without_a_terminal_there_is_no_prompt(shown: Shown) -> None:
