@@ -1,4 +1,4 @@
-# The engine, installed from its wheel, with the starter home in a volume: docker run -p 8765:8765 -v home:/home/agent/home
+# The engine, installed from its wheel, with the starter home in a volume; docs/operators.md, "In a container".
 
 FROM python:3.11-slim AS build
 WORKDIR /src
@@ -15,10 +15,12 @@ RUN useradd --create-home agent
 USER agent
 # A fresh named volume begins as a copy of this home; an empty directory mounted here needs `torpor init` once.
 RUN torpor init /home/agent/home
+# Commands given to the container find the home, and the server that runs in it, without --home.
+WORKDIR /home/agent/home
 VOLUME /home/agent/home
 EXPOSE 8765
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8765/healthz', timeout=4)"]
 # SIGTERM drains: running turns end first.
 STOPSIGNAL SIGTERM
-CMD ["torpor", "serve", "--home", "/home/agent/home", "--host", "0.0.0.0", "--port", "8765"]
+CMD ["torpor", "serve", "--host", "0.0.0.0", "--port", "8765"]
