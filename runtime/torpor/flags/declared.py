@@ -102,7 +102,7 @@ def parse_flags(text: str) -> dict[str, Flag]:
     """
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         line = re.search(r"\(at line (\d+)", str(exc))
         problem = FlagProblem(line=int(line[1]) if line else 0, key="", message=f"not TOML: {exc}")
         raise FlagsUnreadable((problem,)) from exc

@@ -163,3 +163,11 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file() -> None:
     text = '[flags.memory]\ndefault = 1\n[flags."tool.pay"]\ndefault = true\n[flags."skill."]\ndefault = true\n[other]'
 
     assert [line for line, _ in problems(text)] == [1, 5, 7]
+
+
+def test_a_file_nested_without_end_is_told_and_never_followed() -> None:
+    with pytest.raises(FlagsUnreadable) as refused:
+        parse_flags("x = " + "[" * 5_000 + "]" * 5_000)
+
+    (problem,) = refused.value.problems
+    assert problem.message.startswith("not TOML: ")
