@@ -25,6 +25,8 @@ from torpor.client.watch import Watch
 from torpor.errors import BadFrame, Busy, Rejected, Unauthenticated
 from torpor.gateway.close_reasons import CloseReason
 from torpor.records.commands import CancelTurn, Hibernate, SendMessage, Wake
+from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.context import SelectedRecord, WorkingContext
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import ConversationKey, MessageId
@@ -120,6 +122,29 @@ async def test_a_cancel_is_done_or_refused(house: House) -> None:
 
     assert refusal.value.code == "nothing_to_cancel"
     assert house.world.posted[-1][1] == CancelTurn(principal="alice", reason="client")
+
+
+async def test_a_context_is_told_and_told_again_where_the_answer_was_lost(house: House) -> None:
+    context = WorkingContext(record=SelectedRecord(type="room", id="7", text="blue"))
+    async with cutting_proxy(house.gateway.port) as proxy, client_of(house, port=proxy.port) as client:
+        await client.update_context("c1", context, agent="helper")
+        house.world.durable = anyio.Event()
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.update_context, "c1", WorkingContext())
+                while len(house.world.posted) < 2:  # noqa: ASYNC110 - the world has no event for it
+                    await anyio.sleep(0.01)
+                proxy.cut()
+                while len(house.world.posted) < 3:  # noqa: ASYNC110 - the same
+                    await anyio.sleep(0.01)
+                house.world.durable.set()
+
+    again = TellContext(principal="alice", context=WorkingContext())
+    assert [command for _, command in house.world.posted] == [
+        TellContext(principal="alice", context=context, agent="helper"),
+        again,
+        again,
+    ]
 
 
 async def test_operators_list_inspect_hibernate_and_thaw() -> None:
