@@ -1,4 +1,4 @@
-"""``torpor inspect``: the journal of a conversation as a timeline."""
+"""``torpor inspect``: the journal of a conversation as a timeline, and what the model saw on any turn."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,10 @@ import click
 from torpor.cli.filed import records
 from torpor.cli.output import json_option, print_json
 from torpor.cli.remote import Server, ask, file_option, server_options
+from torpor.cli.requests import Which, show_difference, show_origins, show_prefixes, show_request
+from torpor.conversation.fold import BadHistory
 from torpor.conversation.text import clean
+from torpor.errors import JournalCorrupt
 from torpor.operations.budgets import bars, budget_of
 from torpor.operations.timeline import Timeline, estimates_in_words, in_words
 from torpor.records.journal import JournalRecord
@@ -17,22 +20,56 @@ from torpor.records.journal import JournalRecord
 @click.command(short_help="Show the journal of a conversation as a timeline.")
 @click.argument("name", metavar="ID")
 @click.option("--content", is_flag=True, help="Show what was said as well.")
-@click.option("--budget", is_flag=True, help="Show where the tokens of the last request went.")
-@click.option("--turn", type=click.IntRange(min=1), help="With --budget: the last request of this turn.")
+@click.option("--budget", "shown", flag_value="budget", help="Show where the tokens of a request went.")
+@click.option("--request", "shown", flag_value="request", help="Print a request exactly as it was sent, as JSON.")
+@click.option("--diff", "shown", flag_value="diff", help="Show what a request changed of the one before it.")
+@click.option("--why", "shown", flag_value="why", help="Show what was in a request, and from which records it came.")
+@click.option("--cache", "shown", flag_value="cache", help="Show how much of each request the one before had sent.")
+@click.option("--turn", type=click.IntRange(min=1), help="The last request of this turn; of the conversation without.")
+@click.option("--call", default="", metavar="CALL", help="This very request, as the timeline names it, like 3-1-1.")
 @server_options
 @file_option
 @json_option
 def command(
-    *, name: str, content: bool, budget: bool, turn: int | None, server: Server, data: Path | None, as_json: bool
+    *,
+    name: str,
+    content: bool,
+    shown: str | None,
+    turn: int | None,
+    call: str,
+    server: Server,
+    data: Path | None,
+    as_json: bool,
 ) -> None:
     """Show what happened in the conversation ID, record by record: when, for how long, at what cost.
 
     ID is [tenant/]owner/conversation, short where that is unique.
     """
-    journal = records(data, name) if data is not None else ask(server, lambda connected: connected.records(name))
-    if budget or turn is not None:
-        _show_budget(journal, name=name, turn=turn or 0, as_json=as_json)
-        return
+    heard = ask(server, lambda connected: connected.records(name)) if data is None else None
+
+    def journal() -> Iterable[JournalRecord]:
+        return heard if heard is not None else records(data, name) if data is not None else ()
+
+    which = Which(name=name, turn=turn or 0, call=call)
+    try:
+        match shown:
+            case "request":
+                show_request(journal, which)
+            case "diff":
+                show_difference(journal, which, as_json=as_json)
+            case "why":
+                show_origins(journal, which, as_json=as_json)
+            case "cache":
+                show_prefixes(journal, turn=which.turn, as_json=as_json)
+            case None if turn is None:
+                _show_timeline(journal(), content=content, as_json=as_json)
+            case _:
+                _show_budget(journal(), name=name, turn=which.turn, as_json=as_json)
+    except BadHistory as exc:
+        raise JournalCorrupt(name, reason=str(exc)) from exc
+
+
+def _show_timeline(journal: Iterable[JournalRecord], *, content: bool, as_json: bool) -> None:
     timeline = Timeline(content=content)
     for row in timeline.rows(journal):
         if as_json:

@@ -1,0 +1,158 @@
+"""Records of a journal -> why a request held what it held: each part with the record that it came from; pure.
+
+What was said is left out; whoever asks for it has the request itself.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from torpor.conversation.fold import fold
+from torpor.conversation.state import ConversationState
+from torpor.operations.requests import TURN
+from torpor.records.ids import MessageId
+from torpor.records.journal import (
+    ContextChanged,
+    ConversationCreated,
+    FlagsPinned,
+    JournalRecord,
+    MessageReceived,
+    ModelRequested,
+    PreambleChanged,
+    Record,
+    SkillLoaded,
+    ToolFinished,
+    TurnPrepared,
+    TurnRefused,
+)
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a request."""
+
+    part: str
+    """What kind of thing it is: ``flag``, ``skill``, ``policy``, …"""
+    name: str
+    detail: str
+    turn: int
+    """Of the record; 0 for none."""
+    seq: int
+    """Of the record that it came from."""
+
+
+class Origins(msgspec.Struct, frozen=True, kw_only=True):
+    """All parts of one request."""
+
+    request: ModelRequested
+    parts: tuple[Origin, ...]
+
+
+class _Tools(msgspec.Struct):
+    model: str = ""
+    tools: tuple[dict[str, object], ...] = ()
+
+
+_PREAMBLE: Final = msgspec.json.Decoder(_Tools)
+
+
+class _Sources:
+    """The records that a request may come from, as they were written last."""
+
+    def __init__(self) -> None:
+        self._preamble: PreambleChanged | None = None
+        self._flags: FlagsPinned | None = None
+        self._skills: dict[tuple[str, str], SkillLoaded] = {}
+        self._received: dict[MessageId, MessageReceived] = {}
+        self._context: ContextChanged | None = None
+        self._turn: list[Origin] = []
+        self._signals: list[tuple[TurnPrepared, ContextChanged | None]] = []
+
+    def take(self, record: JournalRecord) -> None:
+        match record:
+            case PreambleChanged():
+                self._preamble = record
+            case FlagsPinned():
+                self._flags = record
+            case SkillLoaded():
+                self._skills[record.skill, record.digest] = record
+            case MessageReceived():
+                self._received[record.message_id] = record
+            case ContextChanged():
+                self._context = record
+            case TurnPrepared():
+                self._turn = [*self._said(record.messages), *_policies(record)]
+                if record.signal:
+                    self._signals.append((record, self._context))
+            case ModelRequested():
+                self._turn += self._said(record.joined)
+            case ToolFinished():
+                detail = f"call {record.call_id}, {record.outcome.value}"
+                self._turn.append(_origin(record, part="result", name=record.name, detail=detail))
+            case TurnRefused():
+                self._signals = [told for told in self._signals if told[0].turn != record.turn]
+            case _:
+                pass
+
+    def parts(self, state: ConversationState) -> Iterator[Origin]:
+        """Of a request at ``state``, in the order of its parts."""
+        if (preamble := self._preamble) is not None:
+            body = _PREAMBLE.decode(preamble.body)
+            detail = f"model {body.model}, {len(body.tools)} tools"
+            yield _origin(preamble, part="preamble", name=preamble.digest[:12], detail=detail)
+        if (flags := self._flags) is not None:
+            for flag in flags.decisions:
+                is_on = "on" if flag.value else "off"
+                detail = ", ".join(filter(None, (is_on, flag.variant and f"variant {flag.variant}", flag.reason)))
+                yield _origin(flags, part="flag", name=flag.key, detail=detail)
+        for skill in state.skills:
+            loaded = self._skills[skill.key, skill.digest]
+            detail = f"version {loaded.digest[:12]}, {loaded.tokens} tokens"
+            yield _origin(loaded, part="skill", name=skill.key, detail=detail)
+        text = state.view.text()
+        for prepared, context in self._signals:
+            if all(bytes(block) in text for block in prepared.signal):
+                yield _signal(prepared, context)
+        yield from self._turn
+
+    def _said(self, messages: Iterable[MessageId]) -> Iterator[Origin]:
+        for message_id in messages:
+            received = self._received.pop(message_id)
+            yield _origin(received, part="message", name=message_id, detail=f"from {received.principal}")
+
+
+def origins(records: Iterable[JournalRecord], *, seq: int) -> Origins | None:
+    """Why the request at record ``seq`` was as it was; None when there is no request of a turn.
+
+    Raises: BadHistory: as ``fold``.
+    """
+    sources, state = _Sources(), ConversationState()
+    for record in records:
+        state = fold(state, (record,))
+        sources.take(record)
+        if record.seq == seq:
+            if isinstance(record, ModelRequested) and record.purpose == TURN:
+                created = _origin_of_agent(state)
+                return Origins(request=record, parts=(created, *sources.parts(state)))
+            return None
+    return None
+
+
+def _origin_of_agent(state: ConversationState) -> Origin:
+    return _origin(ConversationCreated(seq=1, agent=state.agent), part="agent", name=state.agent, detail="")
+
+
+def _policies(record: TurnPrepared) -> Iterator[Origin]:
+    for policy in record.policies:
+        yield _origin(record, part="policy", name=policy, detail="for this turn alone")
+
+
+def _signal(record: TurnPrepared, context: ContextChanged | None) -> Origin:
+    told = f"version {context.version} of record {context.seq}" if context is not None else ""
+    labels = f"labels {', '.join(record.labels)}" if record.labels else ""
+    withheld = f"withheld {', '.join(record.withheld)}" if record.withheld else ""
+    return _origin(record, part="context", name="signal", detail="; ".join(filter(None, (told, labels, withheld))))
+
+
+def _origin(record: Record, *, part: str, name: str, detail: str) -> Origin:
+    return Origin(part=part, name=name, detail=detail, turn=record.turn, seq=record.seq)

@@ -1,0 +1,161 @@
+"""The requests of a journal, rebuilt from its JSON by nothing but the definitions in docs/design.md.
+
+Shares no code with the engine, so that what the engine rebuilds can be compared with what somebody else does.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+TURN_ENDS = {"turn_finished", "turn_cancelled", "turn_failed", "turn_refused"}
+
+
+class Rebuilt(NamedTuple):
+    """One request."""
+
+    seq: int
+    turn: int
+    call: str
+    link: str
+    """Over its messages."""
+    preamble: str
+    """Digest of what stands before them."""
+    body: bytes
+    """Canonical JSON."""
+
+
+class _Said(NamedTuple):
+    """One block in the view."""
+
+    turn: int
+    """In which it was said; 0 for what a fold put there."""
+    role: str
+    block: Json
+    is_turn_only: bool = False
+
+
+def rebuilt(records: Iterable[Json]) -> Iterator[Rebuilt]:
+    """The requests of turns, in order."""
+    rebuilding = _Rebuilding()
+    for record in records:
+        if (request := rebuilding.take(record)) is not None:
+            yield request
+
+
+def canonical(value: Any) -> bytes:
+    """Sorted keys, no blanks, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def chain_link(said: Iterable[tuple[str, Json]]) -> str:
+    """The last link over roles and blocks, hex; empty for none."""
+    link = b""
+    for role, block in said:
+        link = hashlib.sha256(link + canonical([role, block])).digest()
+    return link.hex()
+
+
+class _Rebuilding:
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[Json]] = {}
+        self.preamble: Json = {}
+        self.view: list[_Said] = []
+        self.notes: list[Json] = []
+        self.base: list[_Said] = []
+        self.base_notes: list[Json] = []
+        self.turn = 0
+        self.reply: list[Json] = []
+        self.results: dict[str, Json] = {}
+        self.reply_note: list[Json] = []
+
+    def take(self, record: Json) -> Rebuilt | None:
+        match record["kind"]:
+            case "message_received":
+                self.waiting[record["message_id"]] = record["blocks"]
+            case "preamble_changed":
+                self.preamble = record["body"]
+            case "turn_prepared":
+                self._begin(record)
+            case "model_requested":
+                return self._request(record) if record.get("purpose", "turn") == "turn" else None
+            case "model_replied":
+                self.reply, self.results = record["blocks"], {}
+                self.reply_note = record.get("note", [])
+            case "tool_finished":
+                self.results[record["call_id"]] = record["block"]
+            case "late_result":
+                self.notes.append(record["note"])
+            case "context_replaced":
+                self._replace(record)
+            case kind if kind in TURN_ENDS:
+                self._end(record)
+        return None
+
+    def _begin(self, record: Json) -> None:
+        self.turn, self.base, self.base_notes = record["turn"], [*self.view], self.notes
+        messages = [block for id_ in record["messages"] for block in self.waiting.pop(id_)]
+        self._say("user", [*self.notes, *record.get("signal", []), *messages])
+        self._say("user", record.get("turn_only", []), is_turn_only=True)
+        self.notes = []
+
+    def _request(self, record: Json) -> Rebuilt:
+        self._close_round()
+        self._say("user", [block for id_ in record.get("joined", []) for block in self.waiting.pop(id_)])
+        messages = [
+            {"role": role, "content": [said.block for said in group]}
+            for role, group in groupby(self.view, key=lambda said: said.role)
+        ]
+        fields = _fields(self.preamble, record.get("model", ""))
+        return Rebuilt(
+            seq=record["seq"],
+            turn=record["turn"],
+            call=record["call"],
+            link=chain_link((said.role, said.block) for said in self.view),
+            preamble=hashlib.sha256(canonical(self.preamble)).hexdigest(),
+            body=canonical({**fields, "messages": messages}),
+        )
+
+    def _replace(self, record: Json) -> None:
+        shorter, head = record.get("shortened", {}), [_Said(0, "user", block) for block in record["head"]]
+
+        def kept(said: list[_Said]) -> list[_Said]:
+            stays = [each for each in said if each.turn >= record["kept_from"]]
+            return head + [
+                each._replace(block=shorter.get(each.block.get("tool_use_id", ""), each.block)) for each in stays
+            ]
+
+        self.view, self.base = kept(self.view), kept(self.base)
+
+    def _end(self, record: Json) -> None:
+        self._close_round()
+        if record["kind"] == "turn_refused":
+            self.view, self.notes = self.base, [*self.base_notes, *self.notes]
+        self.view = [said for said in self.view if not said.is_turn_only]
+        self._say("assistant", record.get("partial", []))
+        if "note" in record:
+            self.notes.append(record["note"])
+
+    def _close_round(self) -> None:
+        self._say("assistant", self.reply)
+        calls = [block["id"] for block in self.reply if block["type"] == "tool_use"]
+        self._say("user", [self.results[call] for call in calls])
+        self._say("user", self.reply_note)
+        self.reply, self.results, self.reply_note = [], {}, []
+
+    def _say(self, role: str, blocks: Iterable[Json], *, is_turn_only: bool = False) -> None:
+        self.view += [_Said(self.turn, role, block, is_turn_only) for block in blocks]
+
+
+def _fields(preamble: Json, model: str) -> Json:
+    """What stands beside the messages; the fallback's own fields where that is asked."""
+    fields = {name: value for name, value in preamble.items() if name != "fallback"}
+    if model:
+        fields["model"] = model
+        own = preamble.get("fallback") or {}
+        if own.get("model") == model:
+            fields |= own
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,100 @@
+"""Why a request held what it held."""
+
+import random
+
+import msgspec
+import pytest
+
+from tests.support.histories import Teller, told
+from torpor.operations.origins import Origin, Origins, origins
+from torpor.operations.requests import rebuilt
+from torpor.records.journal import FlagsPinned, JournalRecord, MessageReceived, ModelRequested, TurnPrepared
+
+
+@pytest.fixture(scope="module")
+def teller() -> Teller:
+    """One long history."""
+    return told(random.Random(0).randbytes(600))
+
+
+def of(teller: Teller, seq: int) -> Origins:
+    found = origins(teller.journal, seq=seq)
+    assert found is not None
+    return found
+
+
+def named(found: Origins, part: str) -> list[Origin]:
+    return [origin for origin in found.parts if origin.part == part]
+
+
+def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller) -> None:
+    kinds = {
+        "agent": "conversation_created",
+        "preamble": "preamble_changed",
+        "flag": "flags_pinned",
+        "skill": "skill_loaded",
+        "context": "turn_prepared",
+        "policy": "turn_prepared",
+        "message": "message_received",
+        "result": "tool_finished",
+    }
+    seen = set()
+    for request in rebuilt(teller.journal):
+        for origin in of(teller, request.seq).parts:
+            record = teller.journal[origin.seq - 1]
+            assert record.__struct_config__.tag == kinds[origin.part]
+            assert (origin.seq < request.seq, origin.turn) == (True, record.turn)
+            seen.add(origin.part)
+    assert seen == {*kinds} - {"policy"}
+
+
+def test_messages_of_a_request_are_those_its_turn_took_until_then(teller: Teller) -> None:
+    for request in rebuilt(teller.journal):
+        taken: list[str] = []
+        for record in teller.journal[: request.seq]:
+            if isinstance(record, TurnPrepared) and record.turn == request.turn:
+                taken += record.messages
+            if isinstance(record, ModelRequested) and record.turn == request.turn:
+                taken += record.joined
+        assert [origin.name for origin in named(of(teller, request.seq), "message")] == taken
+
+
+def test_a_context_that_left_the_view_is_not_told(teller: Teller) -> None:
+    for request in rebuilt(teller.journal):
+        body = request.body().decode()
+        for origin in named(of(teller, request.seq), "context"):
+            record = teller.journal[origin.seq - 1]
+            assert isinstance(record, TurnPrepared)
+            assert all(bytes(block).decode() in body for block in record.signal)
+
+
+def story() -> list[JournalRecord]:
+    """A short one with everything told about it."""
+    teller = told(bytes(40))
+    return [
+        msgspec.structs.replace(record, policies=("fees@2",), labels=("public",), withheld=("personal",))
+        if isinstance(record, TurnPrepared)
+        else record
+        for record in teller.journal
+    ]
+
+
+def test_policies_flags_and_labels_are_told_with_what_is_known_of_them() -> None:
+    journal = story()
+    request = next(rebuilt(journal))
+    found = origins(journal, seq=request.seq)
+    assert found is not None
+
+    flags = next(record for record in journal if isinstance(record, FlagsPinned))
+    (policy,), (flag,) = named(found, "policy"), named(found, "flag")
+    assert (policy.name, policy.turn) == ("fees@2", 1)
+    assert (flag.name, flag.detail, flag.seq) == ("tool.pay", "on", flags.seq)
+    assert found.request is request.record
+
+
+def test_a_record_that_is_no_request_has_no_origins() -> None:
+    journal = story()
+    message = next(record for record in journal if isinstance(record, MessageReceived))
+
+    assert origins(journal, seq=message.seq) is None
+    assert origins(journal, seq=9999) is None
