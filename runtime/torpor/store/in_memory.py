@@ -29,17 +29,24 @@ from torpor.store.codec import (
     until,
 )
 from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, Snapshot, Ticket, Timer
+from torpor.store.job_contract import JobStore
+from torpor.store.job_port import JobPort
+from torpor.store.memory_jobs import MemoryJobs
 from torpor.store.requests import (
     Acquire,
     Append,
     AskHead,
+    ClaimJob,
     CommitCore,
+    DropJob,
     Outcome,
     PutSnapshot,
     Quarantine,
+    RedoJob,
     Release,
     Renew,
     Request,
+    SettleJob,
     Tidy,
 )
 from torpor.store.writer import TaskWriter, ask_head, ask_lease
@@ -60,7 +67,6 @@ class _Conversation:
         "fence",
         "head",
         "holder",
-        "jobs",
         "quarantine",
         "receipts",
         "snapshot",
@@ -77,7 +83,6 @@ class _Conversation:
         self.batches: list[StoredBatch] = []
         self.snapshot: Snapshot | None = None
         self.receipts: dict[MessageId, bytes] = {}
-        self.jobs: dict[str, Job] = {}
         self.timers: dict[str, Timer] = {}
         self.due_us: int | None = None
         self.agent = ""
@@ -92,9 +97,13 @@ class MemoryData:
 
     def __init__(self) -> None:
         self.conversations: dict[ConversationKey, _Conversation] = {}
+        self.jobs = MemoryJobs(sleeps=self.is_quarantined)
 
     def of(self, key: ConversationKey) -> _Conversation:
         return self.conversations.setdefault(key, _Conversation())
+
+    def is_quarantined(self, key: ConversationKey) -> bool:
+        return bool(self.of(key).quarantine)
 
     def replace_batch(self, key: ConversationKey, index: int, batch: StoredBatch) -> None:
         """Tamper with the journal, as a failing medium would."""
@@ -124,6 +133,8 @@ class MemoryCore:
                     self._quarantine(request)
                 case Release():
                     self._release(request)
+                case ClaimJob() | SettleJob() | RedoJob() | DropJob():
+                    self._data.jobs.carry_out(request)
                 case Tidy():
                     pass
                 case AskHead():
@@ -158,7 +169,7 @@ class MemoryCore:
         held.batches.append(batch)
         held.head = Head(seq=last.seq, event=event, batch_id=request.batch_id)
         held.receipts.update(receipts)
-        held.jobs.update({job.id: job for job in request.jobs})
+        self._data.jobs.add(request.key, request.jobs, at_us=last.at_us)
         held.timers.update({timer.id: timer for timer in request.timers})
         held.due_us = request.due_us
         held.updated_us = last.at_us
@@ -227,6 +238,12 @@ class InMemoryStore:
     ) -> None:
         self._data = data or MemoryData()
         self._writer = TaskWriter(core or MemoryCore(self._data), group_limit=group_limit, latency=latency)
+        self._job_port = JobPort(self._writer, self._data.jobs)
+
+    @property
+    def job_store(self) -> JobStore:
+        """The same jobs across conversations."""
+        return self._job_port
 
     async def __aenter__(self) -> Self:
         await self._writer.__aenter__()
@@ -322,8 +339,7 @@ class InMemoryStore:
 
     async def jobs(self, key: ConversationKey) -> tuple[Job, ...]:
         await anyio.lowlevel.checkpoint()
-        held = self._data.conversations.get(key)
-        return tuple(job for _, job in sorted(held.jobs.items())) if held else ()
+        return self._data.jobs.of(key)
 
     async def timers(self, key: ConversationKey) -> tuple[Timer, ...]:
         await anyio.lowlevel.checkpoint()

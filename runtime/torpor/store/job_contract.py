@@ -12,7 +12,7 @@ across conversations finds those that are due.
 A claim is void once its time is over; embedded, as soon as the process that made it has ended, since the data folder
 has one process at a time and each start a number of its own. So a job whose process was killed is claimed again, which
 counts as another attempt: at least once, never silently lost. Whoever lost a claim cannot settle it: every settling
-compares ``token``, which grows with each claim and whenever an append puts another job in the place of this one.
+compares ``token``, which grows with each change, and so also when an append puts another job in the place of this one.
 """
 
 from collections.abc import Collection
@@ -55,7 +55,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     """Times it was claimed, this time included; one that was put back does not count."""
     token: int = 0
-    """Of the last claim; see the module docstring."""
+    """See the module docstring; begins with the time of the append, so that a name used again is another job."""
     error: str = ""
     """How the last attempt failed, or why it is dead."""
 
@@ -111,8 +111,8 @@ class JobStore(Protocol):
         ``finish_job``."""
         ...
 
-    async def bury_job(self, claimed: StoredJob, *, reason: str) -> None:
-        """It cannot be done: keep it as a dead letter. Raises: as ``finish_job``."""
+    async def bury_job(self, claimed: StoredJob, *, reason: str, counts: bool = True) -> None:
+        """It cannot be done: keep it as a dead letter, this attempt counted or not. Raises: as ``finish_job``."""
         ...
 
     async def list_jobs(
@@ -128,15 +128,21 @@ class JobStore(Protocol):
         """In order of key and id, behind ``after``; of quarantined conversations too."""
         ...
 
-    async def count_jobs(self, *, now_us: int) -> JobCounts: ...
+    async def count_jobs(self, *, now_us: int) -> JobCounts:
+        """Looks at every job there is."""
+        ...
 
-    async def redo_job(self, key: ConversationKey, job_id: str, *, due_us: int) -> bool:
-        """Due at ``due_us`` with no attempt counted, dead or waiting; False when there is none, or it runs.
+    async def find_job(self, key: ConversationKey, job_id: str) -> StoredJob | None:
+        """A point read; None when there is none."""
+        ...
 
-        Raises: StoreFull, StoreUnavailable: repeat it.
+    async def redo_job(self, key: ConversationKey, job_id: str, *, now_us: int) -> None:
+        """Due now with no attempt counted, dead or waiting.
+
+        Raises: JobLost: there is none, or it runs. StoreFull, StoreUnavailable: repeat it.
         """
         ...
 
-    async def drop_job(self, key: ConversationKey, job_id: str) -> bool:
-        """Remove it, dead or waiting; False and Raises: as ``redo_job``."""
+    async def drop_job(self, key: ConversationKey, job_id: str, *, now_us: int) -> None:
+        """Remove it, dead or waiting. Raises: as ``redo_job``."""
         ...

@@ -16,6 +16,7 @@ from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import BatchNumbers
 from torpor.store.contract import Head, Job, Lease, Snapshot, Timer
+from torpor.store.job_contract import JobState
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -76,11 +77,60 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease
 
 
+class ClaimJob(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``JobStore.claim_job``; answered by None."""
+
+    key: ConversationKey
+    id: str
+    token: int
+    """Of the job as it was found."""
+    fence: int
+    """Of the process, where it has one."""
+    holder: str
+    until_us: int
+    now_us: int
+
+
+class SettleJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a claim; answered by None."""
+
+    key: ConversationKey
+    id: str
+    token: int
+    """Of the claim."""
+    fence: int
+    state: JobState | None
+    """What becomes of it; None removes it."""
+    due_us: int | None = None
+    """None leaves it as it is."""
+    error: str | None = None
+    """None leaves it as it is."""
+    counts: bool = True
+    """Whether the attempt does."""
+
+
+class RedoJob(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``JobStore.redo_job``; answered by None."""
+
+    key: ConversationKey
+    id: str
+    now_us: int
+
+
+class DropJob(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``JobStore.drop_job``; answered by None."""
+
+    key: ConversationKey
+    id: str
+    now_us: int
+
+
 class Tidy(msgspec.Struct, frozen=True, kw_only=True):
     """Give back what space the medium can, when nothing hinders; answered by None."""
 
 
-Request: TypeAlias = Append | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | Tidy
+JobRequest: TypeAlias = ClaimJob | SettleJob | RedoJob | DropJob
+Request: TypeAlias = Append | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Tidy
 Outcome: TypeAlias = Head | Lease | TorporError | None
 """An answer, or why there is none."""
 

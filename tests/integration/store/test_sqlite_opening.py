@@ -188,38 +188,41 @@ async def test_a_failed_opening_lets_go_of_the_directory(tmp_path: Path) -> None
 
 
 class TestMigrations:
-    FAKE_2 = (*MIGRATIONS, ("ALTER TABLE conversations ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'",))
-    BROKEN_2 = (*MIGRATIONS, ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)"))
+    NEWEST = len(MIGRATIONS)
+    FAKE_NEXT = (*MIGRATIONS, ("ALTER TABLE conversations ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'",))
+    BROKEN_NEXT = (*MIGRATIONS, ("CREATE TABLE half (x)", "INSERT INTO nowhere VALUES (1)"))
 
     @pytest.fixture
-    async def version_1(self, tmp_path: Path) -> Path:
-        """A database of version 1 with one conversation in it."""
+    async def database(self, tmp_path: Path) -> Path:
+        """A database of the newest version with one conversation in it."""
         async with open_sqlite(tmp_path) as store:
             await write(store, opening())
         return tmp_path / DATABASE_FILE
 
-    async def test_the_next_version_keeps_what_is_there(self, version_1: Path) -> None:
-        db = sqlite3.connect(version_1, isolation_level=None)
-        migrate(db, path="x", migrations=self.FAKE_2)
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    async def test_the_next_version_keeps_what_is_there(self, database: Path) -> None:
+        db = sqlite3.connect(database, isolation_level=None)
+        migrate(db, path="x", migrations=self.FAKE_NEXT)
+        assert db.execute("PRAGMA user_version").fetchone() == (self.NEWEST + 1,)
         assert db.execute("SELECT conversation, seq, mood FROM conversations").fetchall() == [("c_1", 2, "calm")]
-        migrate(db, path="x", migrations=self.FAKE_2)
-        with pytest.raises(StoreUnusable, match="schema version 2, this engine knows up to 1"):
+        migrate(db, path="x", migrations=self.FAKE_NEXT)
+        with pytest.raises(
+            StoreUnusable, match=f"schema version {self.NEWEST + 1}, this engine knows up to {self.NEWEST}"
+        ):
             migrate(db, path="x")
         db.close()
 
-    async def test_a_step_that_fails_leaves_the_version_before_it_whole(self, version_1: Path) -> None:
-        db = sqlite3.connect(version_1, isolation_level=None)
+    async def test_a_step_that_fails_leaves_the_version_before_it_whole(self, database: Path) -> None:
+        db = sqlite3.connect(database, isolation_level=None)
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-            migrate(db, path="x", migrations=self.BROKEN_2)
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+            migrate(db, path="x", migrations=self.BROKEN_NEXT)
+        assert db.execute("PRAGMA user_version").fetchone() == (self.NEWEST,)
         assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'half'").fetchone() == (0,)
         db.close()
-        async with open_sqlite(version_1.parent) as store:
+        async with open_sqlite(database.parent) as store:
             assert (await store.load(KEY)).tail == opening()
 
-    async def test_the_file_says_whose_it_is(self, version_1: Path) -> None:
-        db = sqlite3.connect(version_1)
+    async def test_the_file_says_whose_it_is(self, database: Path) -> None:
+        db = sqlite3.connect(database)
         assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         db.close()

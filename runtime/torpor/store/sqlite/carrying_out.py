@@ -8,11 +8,27 @@ from typing import Final
 
 import msgspec
 
-from torpor.errors import DuplicateMessage, Fenced, InvariantBroken, JournalCorrupt, TorporError, WrongSequence
+from torpor.errors import DuplicateMessage, Fenced, InvariantBroken, JobLost, JournalCorrupt, TorporError, WrongSequence
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Head
-from torpor.store.requests import Append, AskHead, Outcome, PutSnapshot, Quarantine, Request, Tidy
-from torpor.store.sqlite import incoming
+from torpor.store.requests import (
+    Acquire,
+    Append,
+    AskHead,
+    ClaimJob,
+    DropJob,
+    JobRequest,
+    Outcome,
+    PutSnapshot,
+    Quarantine,
+    RedoJob,
+    Release,
+    Renew,
+    Request,
+    SettleJob,
+    Tidy,
+)
+from torpor.store.sqlite import incoming, jobs
 from torpor.store.sqlite.connection import damaged, is_damage
 
 FAULTS: Final = (sqlite3.Error, OverflowError, TypeError, ValueError, msgspec.MsgspecError)
@@ -51,6 +67,8 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
             return _put_snapshot(db, request)
         case Quarantine(key=key, reason=reason):
             db.execute(_QUARANTINE, (reason, key.tenant, key.owner, key.conversation))
+        case ClaimJob() | SettleJob() | RedoJob() | DropJob():
+            return _change_job(db, request)
         case AskHead() | Tidy():
             pass
         case _:
@@ -76,6 +94,14 @@ def _put_snapshot(db: sqlite3.Connection, request: PutSnapshot) -> TorporError |
     return WrongSequence(key.path, expected_seq=snapshot.seq, head_seq=head_of(db, key).seq)
 
 
+def _change_job(db: sqlite3.Connection, request: JobRequest) -> TorporError | None:
+    if jobs.change(db, request):
+        return None
+    if isinstance(request, ClaimJob | SettleJob) and (fenced := _why_fenced(db, request.key, request.fence)):
+        return fenced
+    return JobLost(request.key.path, job=request.id)
+
+
 def concerns_one(exc: Exception) -> bool:
     """Whether a request met it by itself: a check, a value that cannot be stored, a damaged page; not the medium's."""
     return not isinstance(exc, sqlite3.Error) or isinstance(exc, _REFUSALS) or is_damage(exc)
@@ -83,7 +109,7 @@ def concerns_one(exc: Exception) -> bool:
 
 def why_refused(db: sqlite3.Connection, request: Request, exc: Exception) -> TorporError:
     """What the sender is told when ``exc`` concerns this request alone."""
-    if is_damage(exc) and isinstance(request, Append | PutSnapshot | Quarantine):
+    if is_damage(exc) and not isinstance(request, AskHead | Acquire | Renew | Release | Tidy):
         return damaged(request.key, exc)
     if not isinstance(request, Append):
         return InvariantBroken(f"{type(request).__name__} cannot be stored: {exc}")

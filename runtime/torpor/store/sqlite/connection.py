@@ -6,11 +6,13 @@ durability, waiting times, the view through which a batch is inserted.
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
+
+import structlog
 
 from torpor.errors import JournalCorrupt, StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
@@ -18,6 +20,8 @@ from torpor.store.options import StoreOptions
 from torpor.store.sqlite.migrations import PAGE_BYTES
 
 DATABASE_FILE: Final = "torpor.db"
+
+_log = structlog.get_logger()
 
 _CHECKPOINT_PAGES: Final = 4000
 """About 4 MB of log: a checkpoint flushes three times, which few enough turns must share."""
@@ -77,6 +81,22 @@ def reading(path: Path, key: ConversationKey | None = None) -> Iterator[None]:
         if key is not None and is_damage(exc):
             raise damaged(key, exc) from exc
         raise StoreUnavailable(f"{path} cannot be read: {exc}") from exc
+
+
+def sound_rows(
+    db: sqlite3.Connection, sql: str, values: Sequence[str | int] | Mapping[str, str | int | None], *, path: Path
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of many conversations: one whose text cannot be read is passed over, so that it harms no other."""
+    db.text_factory = bytes
+    try:
+        rows = db.execute(sql, values).fetchall()
+    finally:
+        db.text_factory = str
+    for row in rows:
+        try:
+            yield tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+        except UnicodeDecodeError:
+            _log.error("directory.row_unreadable", path=str(path), row=repr(row[:3]))
 
 
 def is_damage(exc: Exception) -> bool:

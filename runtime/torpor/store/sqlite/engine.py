@@ -22,6 +22,8 @@ from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import number_batch
 from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, Snapshot, Ticket, Timer
+from torpor.store.job_contract import JobStore
+from torpor.store.job_port import JobPort
 from torpor.store.options import StoreOptions
 from torpor.store.requests import Append, AskHead, CommitCore, PutSnapshot, Quarantine, Tidy
 from torpor.store.sqlite.connection import DATABASE_FILE, connect, connect_to_read
@@ -63,6 +65,12 @@ class SqliteStore:
         self._thread_reader = thread_reader
         self._thread_limit = anyio.CapacityLimiter(1)  # that reader serves one thread at a time
         self._tidying: PendingTicket | None = None
+        self._job_port = JobPort(writer, reader.every_job, fence=boot)
+
+    @property
+    def job_store(self) -> JobStore:
+        """The same jobs across conversations."""
+        return self._job_port
 
     async def acquire(self, key: ConversationKey, *, holder: str, ttl_s: float, now_us: int) -> Lease:
         return Lease(key=key, holder=holder, fence=self._boot, expires_us=0)

@@ -65,11 +65,14 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
         SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]')
         FROM json_each(new.receipts), journal
         WHERE new.receipts IS NOT NULL AND position = last_insert_rowid();
-    INSERT OR REPLACE INTO jobs
+    INSERT INTO jobs (number, id, kind, due_us, payload, added_us, token)
         SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
-            json_extract(value, '$[2]'), json_extract(value, '$[3]')
+            json_extract(value, '$[2]'), json_extract(value, '$[3]'), new.at_us, new.at_us
         FROM json_each(new.jobs), journal
-        WHERE new.jobs IS NOT NULL AND position = last_insert_rowid();
+        WHERE new.jobs IS NOT NULL AND position = last_insert_rowid()
+        ON CONFLICT (number, id) DO UPDATE SET
+            kind = excluded.kind, due_us = excluded.due_us, payload = excluded.payload, added_us = excluded.added_us,
+            state = 'waiting', boot = 0, attempts = 0, error = '', token = token + 1;
     INSERT OR REPLACE INTO timers
         SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]')
         FROM json_each(new.timers), journal

@@ -85,6 +85,16 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             PRIMARY KEY (number, id)
         ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        "ALTER TABLE jobs ADD COLUMN added_us INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN state TEXT NOT NULL DEFAULT 'waiting'",
+        "ALTER TABLE jobs ADD COLUMN boot INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN token INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN error TEXT NOT NULL DEFAULT ''",
+        "UPDATE jobs SET added_us = due_us",
+        "CREATE INDEX jobs_due ON jobs (due_us) WHERE state <> 'dead'",
+    ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 

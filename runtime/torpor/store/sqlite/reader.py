@@ -5,13 +5,12 @@ the last commit, waits for no writer and holds none up.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from torpor.errors import StoreUnusable
 from torpor.records.commands import Receipt
@@ -19,10 +18,10 @@ from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import StoredBatch, decode_receipt, events_after, loaded, records_after, until
 from torpor.store.contract import DirectoryRow, Head, Job, Loaded, Snapshot, Timer
-from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading
+from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading, sound_rows
+from torpor.store.sqlite.jobs import SqliteJobs
 from torpor.store.sqlite.migrations import MIGRATIONS, schema_version
 
-_log = structlog.get_logger()
 _HEAD: Final = """
 SELECT number, last_position, seq, event, batch_id FROM conversations
     WHERE tenant = ? AND owner = ? AND conversation = ?"""
@@ -84,6 +83,7 @@ class SqliteReader:
     def __init__(self, db: sqlite3.Connection, *, path: Path) -> None:
         self._db = db
         self._path = path
+        self.every_job: Final = SqliteJobs(db, path=path)
 
     def close(self) -> None:
         self._db.close()
@@ -149,7 +149,7 @@ class SqliteReader:
 
     def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
         with reading(self._path):
-            return tuple(ConversationKey(*row) for row in self._sound_rows(_DUE, (now_us, limit)))
+            return tuple(ConversationKey(*row) for row in sound_rows(self._db, _DUE, (now_us, limit), path=self._path))
 
     def describe(self, key: ConversationKey) -> DirectoryRow | None:
         with reading(self._path, key):
@@ -172,20 +172,7 @@ class SqliteReader:
             values.extend(_names(after))
         sql = _LIST.format(condition=" AND ".join(conditions))
         with reading(self._path):
-            return tuple(_directory_row(row) for row in self._sound_rows(sql, (*values, limit)))
-
-    def _sound_rows(self, sql: str, values: Sequence[str | int]) -> Iterator[tuple[Any, ...]]:
-        """Rows of many conversations: one whose text cannot be read is passed over, so that it harms no other."""
-        self._db.text_factory = bytes
-        try:
-            rows = self._db.execute(sql, values).fetchall()
-        finally:
-            self._db.text_factory = str
-        for row in rows:
-            try:
-                yield tuple(value.decode() if isinstance(value, bytes) else value for value in row)
-            except UnicodeDecodeError:
-                _log.error("directory.row_unreadable", path=str(self._path), row=repr(row[:3]))
+            return tuple(_directory_row(row) for row in sound_rows(self._db, sql, (*values, limit), path=self._path))
 
     def _place(self, key: ConversationKey) -> _Place | None:
         found = self._db.execute(_HEAD, _names(key)).fetchone()

@@ -1,0 +1,143 @@
+"""All that is stored of a conversation, as it lies in the database and unchecked: for whoever does the checking.
+
+Above: ``operations``, by way of the command line. Below: a connection that cannot write, whether or not a server runs.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from torpor.records.ids import ConversationKey
+from torpor.store.codec import StoredBatch
+from torpor.store.contract import Head, Snapshot
+from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading
+from torpor.store.sqlite.reader import open_to_read
+
+_KEYS: Final = """
+SELECT number, CAST(tenant AS BLOB), CAST(owner AS BLOB), CAST(conversation AS BLOB) FROM conversations
+    ORDER BY tenant, owner, conversation"""
+_ROW: Final = """
+SELECT number, agent, title, seq, event, batch_id, last_position, created_us, updated_us
+    FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
+_SNAPSHOT: Final = "SELECT seq, version, data FROM snapshots WHERE number = ?"
+_POSITIONS: Final = """
+WITH RECURSIVE chain (position, previous) AS (
+    SELECT position, previous FROM journal WHERE position = :last AND number = :number
+    UNION ALL
+    SELECT j.position, j.previous
+        FROM chain JOIN journal AS j ON j.position = chain.previous AND j.position < chain.position
+        WHERE j.number = :number
+)
+SELECT position FROM chain"""
+_BATCH: Final = "SELECT first_seq, last_seq, last_event, CAST(records AS BLOB) FROM journal WHERE position = ?"
+_RECEIPTS: Final = """
+SELECT message_id, CAST(receipt AS BLOB) FROM receipts
+    WHERE number = ? AND message_id > ? ORDER BY message_id LIMIT ?"""
+_PAGE: Final = 500
+
+
+class StoredReceipt(msgspec.Struct, frozen=True):
+    """One row of the index of receipts."""
+
+    message_id: str
+    receipt: bytes
+
+
+class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation at one moment."""
+
+    key: ConversationKey
+    agent: str
+    title: str
+    head: Head
+    created_us: int
+    updated_us: int
+    snapshot: Snapshot | None
+    batches: Iterator[StoredBatch]
+    """Oldest first, read one by one while they are asked for."""
+    receipts: Iterator[StoredReceipt]
+    """By message id, likewise; those of messages that came meanwhile are among them."""
+
+
+class AuditReader:
+    """Reads while it is open. Used by one thread at a time."""
+
+    def __init__(self, db: sqlite3.Connection, *, path: Path) -> None:
+        self._db = db
+        self._path = path
+
+    def keys(self) -> Iterator[ConversationKey | str]:
+        """Of every conversation, in order; of one whose name cannot be read, what is known of it in words."""
+        with reading(self._path):
+            rows = self._db.execute(_KEYS).fetchall()
+        for number, *names in rows:
+            try:
+                yield ConversationKey(*(name.decode() for name in names))
+            except UnicodeDecodeError:
+                yield f"conversation number {number}, named {names!r}"
+
+    def stored(self, key: ConversationKey) -> StoredConversation | None:
+        """Raises: JournalCorrupt: the database cannot be read here; also while the iterators are used."""
+        with reading(self._path, key):
+            self._db.execute("BEGIN")
+            try:
+                row = self._db.execute(_ROW, (key.tenant, key.owner, key.conversation)).fetchone()
+                if row is None:
+                    return None
+                number, agent, title, seq, event, batch_id, last_position, created_us, updated_us = row
+                found = self._db.execute(_SNAPSHOT, (number,)).fetchone()
+                chain = self._db.execute(_POSITIONS, {"last": last_position, "number": number})
+                positions = [position for (position,) in chain]
+            finally:
+                self._db.execute("ROLLBACK")
+        return StoredConversation(
+            key=key,
+            agent=agent,
+            title=title,
+            head=Head(seq=seq, event=event, batch_id=batch_id),
+            created_us=created_us,
+            updated_us=updated_us,
+            snapshot=Snapshot(seq=found[0], version=found[1], data=found[2]) if found else None,
+            batches=self._batches(key, positions),
+            receipts=self._receipts(key, number),
+        )
+
+    def _batches(self, key: ConversationKey, positions: list[int]) -> Iterator[StoredBatch]:
+        """Args: positions: newest first; used up."""
+        while positions:
+            with reading(self._path, key):
+                row = self._db.execute(_BATCH, (positions.pop(),)).fetchone()
+            yield StoredBatch(*row)
+
+    def _receipts(self, key: ConversationKey, number: int) -> Iterator[StoredReceipt]:
+        after = ""
+        while True:
+            with reading(self._path, key):
+                rows = self._db.execute(_RECEIPTS, (number, after, _PAGE)).fetchall()
+            for row in rows:
+                yield StoredReceipt(*row)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def __repr__(self) -> str:
+        return f"<AuditReader {self._path}>"
+
+
+@contextmanager
+def open_to_audit(directory: Path) -> Iterator[AuditReader]:
+    """The conversations of a data directory, whether or not a server is running on it.
+
+    Raises: StoreUnusable: there is no database, or none that this engine can read.
+    """
+    path = directory / DATABASE_FILE
+    with open_to_read(directory):  # it knows which databases are ours
+        db = connect_to_read(path)
+    try:
+        yield AuditReader(db, path=path)
+    finally:
+        db.close()
