@@ -33,6 +33,11 @@ def data_folder(home: Path, data: Path | None) -> Path:
     return data if data is not None else home / DATA_FOLDER
 
 
+def blobs_folder(data: Path) -> Path:
+    """Where a data folder keeps bodies that were too long for a record."""
+    return data / "blobs"
+
+
 def where(home: Path, data: Path | None = None) -> str:
     """The options that name both again from the current directory, with a blank before each; none for the defaults."""
     named = "" if home.resolve() == Path.cwd() else f" --home {shlex.quote(str(home))}"

@@ -26,6 +26,7 @@ VERBS: Final = {
     "send": "Send one message and print the reply.",
     "ps": "List conversations and what they are doing.",
     "inspect": "Show the journal of a conversation as a timeline.",
+    "verify": "Rebuild every request from the journal and compare.",
     "hibernate": "Put a conversation to sleep.",
     "thaw": "Wake a conversation up.",
     "token": "Sign a token for somebody.",

@@ -1,0 +1,66 @@
+"""One stored conversation -> the verdict on it; reads row by row, and keeps one conversation at a time."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from torpor.errors import JournalCorrupt
+from torpor.operations.verify import Differs, Verification, check_blobs
+from torpor.records.ids import ConversationKey
+from torpor.store.contract import Blobs
+from torpor.store.sqlite.auditing import StoredConversation
+
+TakeRecord = Callable[[msgspec.Raw], None]
+"""Gets each record as it is written, once its row was taken."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of verifying a conversation."""
+
+    path: str
+    records: int
+    """Taken; those before the one that differs."""
+    requests: int
+    """Rebuilt, and equal to what the journal says was sent."""
+    blobs: int = 0
+    seq: int = 0
+    """The first record that differs; 0 when none does, or none can be named."""
+    difference: str = ""
+    """What differs; empty when nothing does."""
+
+
+def nothing(record: msgspec.Raw) -> None:
+    """Does nothing with it."""
+
+
+async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord = nothing) -> Verdict:
+    """Verify everything that is stored of a conversation. Raises: StoreUnavailable: it cannot be read now."""
+    verification = Verification(snapshot=stored.snapshot)
+    found, seq, difference = 0, 0, ""
+    try:
+        for batch in stored.batches:
+            for record in verification.row(batch):
+                take(record)
+        verification.end(stored.head)
+        verification.check_directory(
+            agent=stored.agent, title=stored.title, created_us=stored.created_us, updated_us=stored.updated_us
+        )
+        verification.check_receipts((row.message_id, row.receipt) for row in stored.receipts)
+        found = await check_blobs(blobs, stored.key, verification.handles)
+    except Differs as exc:
+        seq, difference = exc.seq, exc.what
+    except JournalCorrupt as exc:
+        seq, difference = verification.records + 1, exc.reason
+    return Verdict(
+        path=stored.key.path,
+        records=verification.records,
+        requests=verification.requests,
+        blobs=found,
+        seq=seq,
+        difference=difference,
+    )
+
+
+def missing(key: ConversationKey) -> Verdict:
+    """Of a conversation that is listed and not there."""
+    return Verdict(path=key.path, records=0, requests=0, difference="it is not there any more")

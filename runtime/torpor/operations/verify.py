@@ -1,0 +1,280 @@
+"""Rows of a journal -> whether they are what an engine wrote, or the first record that is not.
+
+Rows come in order and are not kept. Each is taken apart and its numbers compared with each other; each record must be
+what its own text says, written as this engine writes it; the fold of them all must make every request that the journal
+says was sent, and the snapshot. What can be told without the fold is told without it: digests of preambles, and the
+chain over the messages of the last request and of each that a fold ended, taken from their bodies.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.fold import BadHistory, fold
+from torpor.conversation.snapshot import SNAPSHOT_VERSION, BadSnapshot, decode_snapshot
+from torpor.conversation.state import ConversationState
+from torpor.conversation.view import Preamble, request_fields
+from torpor.operations.requests import TURN, RebuiltRequest
+from torpor.records.blocks import canonical
+from torpor.records.commands import Receipt
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import (
+    JournalRecord,
+    MessageReceived,
+    ModelRequested,
+    PreambleChanged,
+    ToolFinished,
+    TurnRefused,
+)
+from torpor.store.codec import StoredBatch
+from torpor.store.contract import Blobs, Head, Snapshot
+
+_ROW: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RECORD: Final = msgspec.json.Decoder(JournalRecord)
+_RECEIPT: Final = msgspec.json.Decoder(Receipt)
+_ENCODER: Final = msgspec.json.Encoder()
+_PIECE_BYTES: Final = 1_048_576
+
+
+class Differs(ValueError):
+    """What is stored is not what was written; ``seq`` is the first record of which that can be told, 0 for none."""
+
+    def __init__(self, seq: int, what: str) -> None:
+        super().__init__(f"record {seq}: {what}" if seq else what)
+        self.seq = seq
+        self.what = what
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """A blob that a record names."""
+
+    seq: int
+    handle: str
+
+
+class Verification:
+    """Of one conversation: every row, then ``end``, then ``check_receipts``. All raise ``Differs``.
+
+    Keeps the state, the last request, and a number for each message.
+    """
+
+    def __init__(self, *, snapshot: Snapshot | None = None) -> None:
+        self._snapshot = snapshot if snapshot is not None and snapshot.version == SNAPSHOT_VERSION else None
+        self._last: RebuiltRequest | None = None
+        self._messages: dict[str, MessageReceived] = {}
+        self._updated_us = 0
+        self.state = ConversationState()
+        self.requests = 0
+        """Rebuilt, each with the digest and the link that its record names."""
+        self.handles: list[Handle] = []
+        """Blobs that records name."""
+
+    @property
+    def records(self) -> int:
+        """Taken so far."""
+        return self.state.seq
+
+    def row(self, batch: StoredBatch) -> tuple[msgspec.Raw, ...]:
+        """Take the next row; returns its records as they are written there."""
+        first = self.state.seq + 1
+        if batch.first_seq != first:
+            raise Differs(first, f"the row that follows begins with record {batch.first_seq}")
+        try:
+            written = _ROW.decode(batch.records)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise Differs(first, f"its row cannot be read: {exc}") from exc
+        for raw in written:
+            self.record(bytes(raw))
+        if _ENCODER.encode(written) != batch.records:
+            raise Differs(first, "its row is not written as a list of records")
+        now = self.state
+        if (batch.last_seq, batch.last_event) != (now.seq, now.event):
+            found = f"record {now.seq}, event {now.event}"
+            raise Differs(first, f"its row says it ends at {batch.last_seq}, event {batch.last_event}, it has {found}")
+        return tuple(written)
+
+    def record(self, written: bytes) -> JournalRecord:
+        """Take the next record as it is written."""
+        seq = self.state.seq + 1
+        try:
+            record = _RECORD.decode(written)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise Differs(seq, f"it cannot be read: {exc}") from exc
+        if _ENCODER.encode(record) != written:
+            raise Differs(seq, "it is not written as this engine writes it, or holds more than this engine knows")
+        for block in _blocks_of(record):
+            _check_canonical(seq, block)
+        self._fold(seq, record)
+        self._check(record)
+        if self._snapshot is not None and self._snapshot.seq == seq:
+            self._check_snapshot(self._snapshot)
+        return record
+
+    def end(self, head: Head) -> None:
+        """All rows were taken, and the journal should end at ``head``."""
+        now = self.state
+        if (now.seq, now.event) != (head.seq, head.event):
+            found = f"it ends at record {now.seq}, event {now.event}"
+            raise Differs(min(now.seq, head.seq) + 1, f"{found}, its head says {head.seq}, event {head.event}")
+        if self._snapshot is not None and self._snapshot.seq > now.seq:
+            raise Differs(now.seq + 1, f"its snapshot stands at record {self._snapshot.seq}, the journal ends before")
+        self._check_last()
+
+    def check_directory(self, *, agent: str, title: str, created_us: int, updated_us: int) -> None:
+        """What lists show of the conversation is what its first and last record say."""
+        now = self.state
+        said = {"agent": now.agent, "title": now.title, "created_us": now.created_us, "updated_us": self._updated_us}
+        told = {"agent": agent, "title": title, "created_us": created_us, "updated_us": updated_us}
+        for name, value in told.items():
+            if value != said[name]:
+                seq = now.seq if name == "updated_us" else 1
+                raise Differs(seq, f"the directory says {name} is {value!r}, the record {said[name]!r}")
+
+    def check_receipts(self, receipts: Iterable[tuple[str, bytes]]) -> None:
+        """One for each message, with its event; of messages behind the head none is expected and any is allowed."""
+        missing = dict(self._messages)
+        for message_id, stored in receipts:
+            try:
+                receipt = _RECEIPT.decode(stored)
+            except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+                raise Differs(0, f"the receipt of message {message_id!r} cannot be read: {exc}") from exc
+            message = missing.pop(message_id, None)
+            if message is None and receipt.event > self.state.event:
+                continue
+            if message is None or (receipt.message_id, receipt.event) != (message_id, message.event):
+                seq = message.seq if message is not None else 0
+                raise Differs(
+                    seq, f"the receipt of message {message_id!r} names {receipt.message_id!r}, {receipt.event}"
+                )
+            if receipt.at_us < message.at_us or _ENCODER.encode(receipt) != stored:
+                raise Differs(message.seq, f"the receipt of message {message_id!r} is not the one that was given")
+        if missing:
+            first = min(missing.values(), key=lambda message: message.seq)
+            raise Differs(first.seq, f"message {first.message_id!r} has no receipt")
+
+    def _fold(self, seq: int, record: JournalRecord) -> None:
+        if _ends_view(record):
+            self._check_last()
+        try:
+            self.state = fold(self.state, (record,))
+        except (BadHistory, msgspec.DecodeError) as exc:
+            raise Differs(seq, str(exc)) from exc
+        self._updated_us = record.at_us
+
+    def _check(self, record: JournalRecord) -> None:
+        match record:
+            case PreambleChanged():
+                _check_preamble(record)
+            case ModelRequested() if record.purpose == TURN:
+                self._last = RebuiltRequest(record=record, state=self.state)
+                self.requests += 1
+            case MessageReceived():
+                if record.message_id in self._messages:
+                    raise Differs(record.seq, f"message {record.message_id!r} was received before")
+                self._messages[record.message_id] = msgspec.structs.replace(record, blocks=())
+            case ToolFinished():
+                if (named := _Result.of(record)) != record.call_id:
+                    raise Differs(record.seq, f"the result of call {record.call_id!r} names call {named!r}")
+                if record.handle:
+                    self.handles.append(Handle(record.seq, record.handle))
+            case _:
+                pass
+
+    def _check_snapshot(self, snapshot: Snapshot) -> None:
+        try:
+            held = decode_snapshot(snapshot.data)
+        except BadSnapshot as exc:
+            raise Differs(snapshot.seq, f"its snapshot cannot be read: {exc}") from exc
+        if held != self.state:
+            raise Differs(snapshot.seq, "its snapshot is not the fold of the journal up to here")
+
+    def _check_last(self) -> None:
+        """The chain over the messages of the last request, from nothing but its body."""
+        request, self._last = self._last, None
+        if request is None:
+            return
+        body = request.body()
+        messages = msgspec.json.decode(body, type=_Body).messages
+        link = b""
+        for message in messages:
+            for block in message.content:
+                link = hashlib.sha256(link + bytes(canonical([message.role, block]))).digest()
+        if link.hex() != request.record.link:
+            raise Differs(request.seq, f"it names link {request.record.link}, its messages have {link.hex()}")
+        if request.preamble.digest != request.record.preamble:
+            raise Differs(request.seq, f"it names preamble {request.record.preamble}, it is {request.preamble.digest}")
+
+
+async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Handle]) -> int:
+    """How many there are; each is there and is what its handle says. Raises: Differs, StoreUnavailable."""
+    seen = set[str]()
+    for named in handles:
+        if named.handle in seen:
+            continue
+        seen.add(named.handle)
+        digest, offset = hashlib.sha256(), 0
+        while piece := await blobs.get(key, named.handle, offset=offset, size=_PIECE_BYTES):
+            digest.update(piece)
+            offset += len(piece)
+        if piece is None:
+            raise Differs(named.seq, f"blob {named.handle} is not there")
+        if digest.hexdigest() != named.handle:
+            raise Differs(named.seq, f"blob {named.handle} has digest {digest.hexdigest()}")
+    return len(seen)
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: list[msgspec.Raw]
+
+
+class _Body(msgspec.Struct):
+    messages: list[_Message]
+
+
+class _Result(msgspec.Struct):
+    tool_use_id: str = ""
+
+    @classmethod
+    def of(cls, record: ToolFinished) -> str:
+        return msgspec.json.decode(record.block, type=cls).tool_use_id
+
+
+def _ends_view(record: JournalRecord) -> bool:
+    """Whether requests behind ``record`` need not begin with those before it."""
+    return isinstance(record, TurnRefused)
+
+
+def _check_preamble(record: PreambleChanged) -> None:
+    digest = hashlib.sha256(record.body).hexdigest()
+    if digest != record.digest:
+        raise Differs(record.seq, f"it names digest {record.digest}, its body has {digest}")
+    try:
+        request_fields(Preamble(record.digest, record.body))
+    except msgspec.DecodeError as exc:
+        raise Differs(record.seq, f"its body is no preamble: {exc}") from exc
+
+
+def _blocks_of(value: Any) -> Iterator[msgspec.Raw]:
+    """Whatever stands in a record as it is, at any depth."""
+    if isinstance(value, msgspec.Raw):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _blocks_of(each)
+    elif isinstance(value, dict):
+        yield from _blocks_of(tuple(value.values()))
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _blocks_of(getattr(value, name))
+
+
+def _check_canonical(seq: int, block: msgspec.Raw) -> None:
+    try:
+        again = canonical(msgspec.json.decode(block))
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        raise Differs(seq, f"a block of it cannot be read: {exc}") from exc
+    if bytes(again) != bytes(block):
+        raise Differs(seq, "a block of it is not canonical JSON")
