@@ -179,7 +179,7 @@ def rows() -> Iterable[Row]:
         view = requested_view(state, ())
         sections = request_sections(offer.sections, state.turn, view, budget_tokens=agent.budget_tokens)
         exceeded(sections, agent.profile)
-        next_request_tokens(state, view, bytes_per_token=4.0)
+        next_request_tokens(state, view.size_bytes, bytes_per_token=4.0)
         return wire.body(state.preamble, view)
 
     body = assemble()

@@ -139,6 +139,7 @@ async def _engine(
             steps=settings.steps,
             retry=settings.retry,
             turn=settings.turn,
+            compaction=settings.compaction,
             actor=settings.actor,
             surroundings=home.surroundings,
         )

@@ -17,6 +17,7 @@ from torpor.flags.contract import EVERYTHING_ON
 from torpor.flags.face import Flags
 from torpor.model.contract import Model
 from torpor.model.registry import ModelRegistry
+from torpor.model.windows import window_of
 from torpor.policies.book import PolicyBook
 from torpor.settings import AGENTS_FOLDER, Settings
 from torpor.skillbook.load import SkillRoot
@@ -27,11 +28,31 @@ from torpor.toolhost.load import load_tools
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent, Agents
 from torpor.turn.definition import AgentDefinition
+from torpor.turn.fold_history import Summariser
 from torpor.turn.prepare import Surroundings
 
 SKILLS_FOLDER: Final = "skills"
 TOOLS_FOLDER: Final = "tools"
 SKILLS_SCOPE: Final = "home"
+
+NO_SUMMARISER: Final = "none"
+"""Kind of a summariser's model that asks nobody."""
+_OF_TURNS_ALONE: Final = (
+    "thinking",
+    "effort",
+    "fallback",
+    "fallback_thinking",
+    "fallback_effort",
+    "fallback_max_tokens",
+)
+    "thinking",
+    "effort",
+    "fallback",
+    "fallback_thinking",
+    "fallback_effort",
+    "fallback_max_tokens",
+)
+"""Options of an agent's model that a summary does not need."""
 
 _log = structlog.get_logger()
 
@@ -128,10 +149,29 @@ def _agent(
 ) -> Agent:
     if missing := tools.missing(definition.tools):
         _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
+    where = f"{AGENTS_FOLDER}/{definition.name}.toml"
     return Agent(
         definition,
-        model=wrap_model(models.model(definition.model, where=f"{AGENTS_FOLDER}/{definition.name}.toml")),
+        model=wrap_model(models.model(definition.model, where=where)),
+        summariser=_summariser(definition, models=models, wrap_model=wrap_model, where=where),
         toolbox=wrap(tools.toolbox(definition.tools)),
         profile=settings.profiles[definition.profile],
         index_budget_tokens=settings.skills.index_budget_tokens,
     )
+
+
+def _summariser(
+    definition: AgentDefinition, *, models: ModelRegistry, wrap_model: Callable[[Model], Model], where: str
+) -> Summariser | None:
+    """What folds the agent's older turns: the model it names for that, or its own; none where no model is asked."""
+    table = {**(definition.summary.model or definition.model)}
+    if table.get("kind") == NO_SUMMARISER:
+        return None
+    if not definition.summary.model and models.is_rehearsed(table, where=where):
+        return None
+    for own in _OF_TURNS_ALONE:
+        table.pop(own, None)
+    name = str(table.get("model", table["kind"]))
+    window_tokens = window_of(name, override=int(table.get("window_tokens", 0)))
+    model = wrap_model(models.model(table, where=where))
+    return Summariser(definition.summary, model=model, name=name, window_tokens=window_tokens)

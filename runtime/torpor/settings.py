@@ -18,6 +18,7 @@ from torpor.conversation.budget import PROFILES, Profile
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.signals import ContextOptions
 from torpor.conversation.steps import StepOptions
+from torpor.conversation.summary import CompactionOptions
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
 from torpor.gateway.options import GatewayOptions
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     circuit: CircuitOptions = CircuitOptions()
     profiles: dict[str, Profile] = msgspec.field(default_factory=lambda: dict(PROFILES))
     """By name: those of the engine, and what the home makes of them or adds."""
+    compaction: CompactionOptions = CompactionOptions()
     turn: TurnOptions = TurnOptions()
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()

@@ -20,11 +20,13 @@ from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock
+from torpor.conversation.budget import Profile
 from torpor.conversation.fold import fold
 from torpor.conversation.graphemes import open_tail
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import StepOptions
+from torpor.conversation.summary import CompactionOptions
 from torpor.errors import Unavailable
 from torpor.model.contract import Model
 from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
@@ -34,8 +36,9 @@ from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.in_memory import MemoryData
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
-from torpor.turn.agents import Agent, Agents
+from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
+from torpor.turn.fold_history import Summariser
 from torpor.turn.options import TurnOptions
 
 KEY = ConversationKey("acme", "ann", "c_1")
@@ -45,6 +48,9 @@ PLAYED: Mapping[str, Any] = {"kind": "played"}
 ONCE = RetryOptions(retries_max=0)
 AT_ONCE = RetryOptions(retries_max=2, base_s=0.0)
 QUICK = SupervisorOptions(sweep_s=0.01, restart_backoff_s=0.0, stop_deadline_s=0.0)
+
+SMALL_WINDOW_TOKENS = 8_000
+"""Of the model that folds."""
 
 _Kind = TypeVar("_Kind", bound=JournalRecord)
 
@@ -246,9 +252,15 @@ def agent(
     system: str = "You are a clerk.",
     default: bool = True,
     table: Mapping[str, Any] = PLAYED,
+    profile: Profile = UNBOUND,
+    summariser: Model | None = None,
+    max_tokens: int = 4096,
 ) -> Agent:
-    definition = AgentDefinition(name=name, system=system, model=dict(table), default=default)
-    return Agent(definition, model=model, toolbox=toolbox)
+    definition = AgentDefinition(name=name, system=system, model=dict(table), default=default, max_tokens=max_tokens)
+    asked = None
+    if summariser is not None:
+        asked = Summariser(definition.summary, model=summariser, name="small", window_tokens=SMALL_WINDOW_TOKENS)
+    return Agent(definition, model=model, toolbox=toolbox, profile=profile, summariser=asked)
 
 
 @asynccontextmanager
@@ -268,12 +280,17 @@ async def running_engine(
     options: SupervisorOptions = QUICK,
     host: Model | None = None,
     table: Mapping[str, Any] = PLAYED,
+    profile: Profile = UNBOUND,
+    summariser: Model | None = None,
+    max_tokens: int = 4096,
+    compaction: CompactionOptions | None = None,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
     Args: plays: what the model does, call by call.  tools: beside ``look``, a read that is always offered.
         data, ledger: of an engine before this one.  agents: names, the first being the default.
         host: asked in place of the plays.  table: the agents' ``[model]``.
+        profile, max_tokens, summariser, compaction: what bounds the window of the agents, and who folds it.
     """
     clock, bus, turn = clock or ManualClock(), LocalBus(), turn or TurnOptions(cancel_grace_s=0.0)
     model = PlayedModel(plays)
@@ -293,6 +310,9 @@ async def running_engine(
                         system=system,
                         default=name == agents[0],
                         table=table,
+                        profile=profile,
+                        summariser=summariser,
+                        max_tokens=max_tokens,
                     )
                     for name in agents
                 )
@@ -301,6 +321,7 @@ async def running_engine(
             steps=steps or StepOptions(),
             retry=retry,
             turn=turn,
+            compaction=compaction or CompactionOptions(),
             actor=actor or ActorOptions(),
         )
         supervisor = Supervisor(parts, holder=holder, options=options)

@@ -28,6 +28,7 @@ from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
 from torpor.conversation.state import CallState, ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
+from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.text import is_blank
 from torpor.conversation.view import View
 from torpor.errors import (
@@ -69,6 +70,7 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     steps: StepOptions
     retry: RetryOptions = RetryOptions()
     turn: TurnOptions
+    compaction: CompactionOptions = CompactionOptions()
     actor: ActorOptions
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     calibration: Calibration = msgspec.field(default_factory=Calibration)
@@ -210,6 +212,7 @@ class Actor:
                 calibration=parts.calibration,
                 surroundings=parts.surroundings,
                 options=parts.turn,
+                compaction=parts.compaction,
                 tasks=tasks,
                 strays=self,
                 land_soon=self.mailbox.wake,

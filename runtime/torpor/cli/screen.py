@@ -13,7 +13,9 @@ from torpor.cli.line_editor import width
 from torpor.conversation.text import clean
 from torpor.records.events import (
     AnyEvent,
+    CompactionFailedEvent,
     ContextChangedEvent,
+    ContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -138,6 +140,10 @@ class Screen:
         match event:
             case MessageReceivedEvent() | TurnStartedEvent() | ContextChangedEvent():
                 pass
+            case ContextReplacedEvent():
+                self.note(f"earlier turns are a summary now, {event.reason.value}")
+            case CompactionFailedEvent():
+                self.note(f"no summary could be made, {event.code}; going on without")
             case SkillLoadedEvent():
                 self._line(f"  · skill {event.skill}")
             case ReplyFinishedEvent():

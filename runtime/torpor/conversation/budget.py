@@ -13,7 +13,7 @@ turn is prepared. History only reports that it is over.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.view import View
 from torpor.records.blocks import canonical
 from torpor.records.bounds import Amount
+from torpor.records.ids import MessageId
 from torpor.records.journal import Usage
 
 BYTES_PER_TOKEN: Final = 4
@@ -117,16 +118,31 @@ def input_tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
 
 
-def next_request_tokens(state: ConversationState, view: View, *, bytes_per_token: float) -> int:
-    """Tokens of a request for ``view``: what the host counted last time, reply included, and an estimate of the rest.
+def next_request_tokens(state: ConversationState, view_bytes: int, *, bytes_per_token: float) -> int:
+    """Tokens of a request with messages of ``view_bytes``: what the host counted last time, reply included, and an
+    estimate of the rest.
 
     Less than was counted when something left the view; all of it is an estimate when nothing was counted.
     """
-    size_bytes = request_bytes(state, view)
+    size_bytes = state.preamble.size_bytes + view_bytes
     counted = input_tokens(state.last_usage) + state.last_usage.output_tokens
     if not counted:
         return math.ceil(size_bytes / bytes_per_token)
     return max(counted + math.ceil((size_bytes - state.measured_bytes) / bytes_per_token), 0)
+
+
+def pending_bytes(state: ConversationState, joined: Collection[MessageId]) -> int:
+    """Size of what enters the view with the next request, about: the open round, and the messages that join."""
+    turn = state.turn
+    if turn is None:
+        return 0
+    said = (
+        *(turn.reply or ()),
+        *(call.result for call in turn.calls if call.result is not None),
+        *turn.note,
+        *(block for message in state.queued if message.id in joined for block in message.blocks),
+    )
+    return sum(len(memoryview(block)) + 1 for block in said)
 
 
 def request_bytes(state: ConversationState, view: View) -> int:

@@ -5,11 +5,12 @@ function per family of records; each takes a state and gives the next. Records t
 ``BadHistory``, which quarantines the conversation: a journal is never bent to fit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from torpor.conversation.segments import TurnStart, rebuilt, shortening
 from torpor.conversation.state import (
     LOST_CALLS_MAX,
     PAUSED,
@@ -21,16 +22,20 @@ from torpor.conversation.state import (
     TurnState,
 )
 from torpor.conversation.view import Preamble, View
+from torpor.errors import ContextTooLong
 from torpor.records.blocks import Block, head_of
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     PUBLIC_RECORDS,
     AttemptStarted,
+    CompactionFailed,
     ContextChanged,
+    ContextReplaced,
     ConversationCreated,
     Effect,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -41,6 +46,7 @@ from torpor.records.journal import (
     PreambleChanged,
     Record,
     SkillLoaded,
+    StepKind,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -48,6 +54,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
+    Usage,
     WhenBusy,
 )
 
@@ -127,17 +134,21 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         base=state.view,
         base_notes=state.notes,
         base_skills=state.skills,
+        base_starts=state.starts,
         kept=kept if record.turn_only else None,
         lasting_bytes=kept.size_bytes if record.turn_only else 0,
         signal_bytes=_size_bytes(record.signal),
         turn_only_bytes=_size_bytes(record.turn_only),
         sections=record.sections,
     )
+    start = TurnStart(record.turn, record.seq, state.view.size_bytes, len(taken))
     return msgspec.structs.replace(
         state,
         turns=record.turn,
         turn=turn,
         queued=rest,
+        starts=(*state.starts, start),
+        messages=state.messages + len(taken),
         notes=(),
         view=kept.extended("user", record.turn_only) if record.turn_only else kept,
         context_us=record.at_us if record.signal else state.context_us,
@@ -159,6 +170,8 @@ def _taken(
 
 def _attempt_started(state: ConversationState, record: AttemptStarted) -> ConversationState:
     turn = _running(state, record)
+    if record.step is StepKind.COMPACT:
+        return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, folds_begun=record.attempt))
     return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, attempts=record.attempt))
 
 
@@ -217,7 +230,15 @@ def _model_requested(state: ConversationState, record: ModelRequested) -> Conver
         calls=(),
         note=(),
     )
-    return msgspec.structs.replace(state, view=view, queued=rest, turn=requested)
+    asked = msgspec.structs.replace(state, view=view, queued=rest, turn=requested)
+    return _counted(asked, len(taken)) if taken else asked
+
+
+def _counted(state: ConversationState, messages: int) -> ConversationState:
+    """The turn that began last has so many messages more."""
+    *before, last = state.starts
+    grown = msgspec.structs.replace(last, messages=last.messages + messages)
+    return msgspec.structs.replace(state, starts=(*before, grown), messages=state.messages + messages)
 
 
 def _round_closed(view: View, turn: TurnState, what: str) -> View:
@@ -255,10 +276,14 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
         note=record.note,
         cuts=turn.cuts + bool(record.note),
         pauses=turn.pauses + (record.stop_reason == PAUSED),
+        last_resort=None,
+        was_too_long=False,
     )
     replied_bytes = sum(len(bytes(block)) for block in record.blocks)
     measured_bytes = state.preamble.size_bytes + state.view.size_bytes + replied_bytes
-    return msgspec.structs.replace(state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes)
+    return msgspec.structs.replace(
+        state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes, is_measured=True
+    )
 
 
 def _model_failed(state: ConversationState, record: ModelFailed) -> ConversationState:
@@ -274,6 +299,7 @@ def _model_failed(state: ConversationState, record: ModelFailed) -> Conversation
         failures=turn.failures + 1,
         retry_at_us=record.retry_at_us,
         model=record.next_model or turn.model,
+        is_too_long=record.code == ContextTooLong.code,
     )
     return msgspec.structs.replace(state, turn=again)
 
@@ -313,10 +339,81 @@ def _with_call(state: ConversationState, turn: TurnState, new: CallState, *, att
     return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, calls=calls, attempts=attempts))
 
 
+def _context_replaced(state: ConversationState, record: ContextReplaced) -> ConversationState:
+    """The view begins with the head, goes on with the turns that stay, and is measured by the next reply."""
+    turn = _running(state, record)
+    if not any(start.turn == record.kept_from for start in state.starts):
+        raise BadHistory(f"record {record.seq} keeps the view from turn {record.kept_from}, which does not begin in it")
+    starts = tuple(start for start in state.starts if start.turn >= record.kept_from)
+    change = shortening(record.shortened)
+    view, moved = rebuilt(state.view, starts, head=record.head, change=change)
+    if record.link != view.link.hex():
+        raise BadHistory(f"record {record.seq} leaves link {record.link}, the view has {view.link.hex()}")
+    base, _ = rebuilt(turn.base, starts[:-1], head=record.head, change=change)
+    kept = rebuilt(turn.kept, starts, head=record.head, change=change)[0] if turn.kept is not None else None
+    heads = dict(zip(record.skills, record.head[len(record.head) - len(record.skills) :], strict=True))
+    skills = _skills_after(state.skills, heads=heads, forgotten=record.forgotten)
+    last_resort = record.reason if record.reason in _LAST_RESORTS else turn.last_resort
+    replaced = msgspec.structs.replace(
+        turn,
+        folds_begun=0,
+        calls=tuple(
+            msgspec.structs.replace(call, result=record.shortened[call.id]) if call.id in record.shortened else call
+            for call in turn.calls
+        ),
+        base=base,
+        base_starts=moved[:-1],
+        base_skills=_skills_after(turn.base_skills, heads=heads, forgotten=record.forgotten),
+        kept=kept,
+        lasting_bytes=0,
+        is_too_long=False,
+        was_too_long=turn.was_too_long or turn.is_too_long,
+        last_resort=last_resort,
+    )
+    return msgspec.structs.replace(
+        state,
+        view=view,
+        turn=replaced,
+        starts=moved,
+        messages=sum(start.messages for start in moved),
+        generation=record.generation,
+        covered=(record.turns[1], record.seqs[1]),
+        summary=record.summary,
+        items=record.items,
+        skills=skills,
+        is_measured=False,
+        fold_failures=0 if record.reason is FoldReason.SUMMARY else state.fold_failures,
+        lasting_bytes=0,
+        last_usage=Usage(),
+        measured_bytes=0,
+    )
+
+
+_LAST_RESORTS: Final = frozenset({FoldReason.SHORTENED, FoldReason.EVERYTHING})
+
+
+def _skills_after(
+    skills: tuple[LoadedSkill, ...], *, heads: Mapping[str, Block], forgotten: tuple[str, ...]
+) -> tuple[LoadedSkill, ...]:
+    """Those whose text is still in the view, in its head or where it was loaded."""
+    return tuple(
+        msgspec.structs.replace(skill, head=heads[skill.key]) if skill.key in heads else skill
+        for skill in skills
+        if skill.key not in forgotten
+    )
+
+
+def _compaction_failed(state: ConversationState, record: CompactionFailed) -> ConversationState:
+    turn = msgspec.structs.replace(_running(state, record), folds_begun=0, has_fold_failed=True)
+    return msgspec.structs.replace(state, turn=turn, fold_failures=state.fold_failures + 1, fold_failed_us=record.at_us)
+
+
 def _skill_loaded(state: ConversationState, record: SkillLoaded) -> ConversationState:
     _running(state, record)
     others = tuple(skill for skill in state.skills if skill.key != record.skill)
-    loaded = LoadedSkill(key=record.skill, digest=record.digest, allowed_tools=record.allowed_tools)
+    loaded = LoadedSkill(
+        key=record.skill, digest=record.digest, allowed_tools=record.allowed_tools, call_id=record.call_id
+    )
     return msgspec.structs.replace(state, skills=(*others, loaded))
 
 
@@ -329,7 +426,8 @@ def _late_result(state: ConversationState, record: LateResult) -> ConversationSt
 
 def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
     turn = _running(state, record)
-    return _turn_over(_lasting(state, turn), _left_behind(state, turn, f"record {record.seq}"), ())
+    state = _counted(_lasting(state, turn), 1)
+    return _turn_over(state, _left_behind(state, turn, f"record {record.seq}"), ())
 
 
 def _lasting(state: ConversationState, turn: TurnState) -> ConversationState:
@@ -355,7 +453,13 @@ def _turn_refused(state: ConversationState, record: TurnRefused) -> Conversation
     turn = _running(state, record)
     _round_closed(state.view, turn, f"record {record.seq}")
     notes = (*turn.base_notes, *state.notes)
-    state = msgspec.structs.replace(state, notes=notes, skills=turn.base_skills)
+    state = msgspec.structs.replace(
+        state,
+        notes=notes,
+        skills=turn.base_skills,
+        starts=turn.base_starts,
+        messages=sum(start.messages for start in turn.base_starts),
+    )
     return _turn_over(state, turn.base, (record.note,))
 
 
@@ -389,6 +493,8 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
+    ContextReplaced: _context_replaced,
+    CompactionFailed: _compaction_failed,
     SkillLoaded: _skill_loaded,
     LateResult: _late_result,
     TurnFinished: _turn_finished,

@@ -30,6 +30,10 @@ _NAMES: Final = "|".join(f"[{_HIDDEN}]*+".join(tag) for tag in TAGS)
 # Possessive, since blanks that two repetitions can share would cost the square of their number.
 _FORGED: Final = re.compile(rf"<(?={_BLANKS}/?+{_BLANKS}(?:{_NAMES})(?![\w-]))", re.IGNORECASE)
 
+_TOLD: Final = re.compile(
+    rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9-]+, version "
+)
+
 
 def escaped(text: str) -> str:
     """``text`` on one line, with nothing in it that markup could mean; runs of blanks become one."""
@@ -44,6 +48,11 @@ def escaped_lines(text: str) -> str:
 def defused(text: str) -> str:
     """``text`` as a user wrote it, with the opening brackets of the engine's own tags escaped."""
     return _FORGED.sub("&lt;", text)
+
+
+def is_told(text: str) -> bool:
+    """Whether a text block is something that the engine told, and no user said."""
+    return _TOLD.match(text) is not None
 
 
 def element(name: str, content: str, *, attributes: Mapping[str, str] = {}) -> str:

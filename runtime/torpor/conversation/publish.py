@@ -6,7 +6,9 @@ from typing import Any, Final
 from torpor.records.blocks import Block, head_of
 from torpor.records.events import (
     AnyEvent,
+    CompactionFailedEvent,
     ContextChangedEvent,
+    ContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -21,7 +23,9 @@ from torpor.records.events import (
     TurnStartedEvent,
 )
 from torpor.records.journal import (
+    CompactionFailed,
     ContextChanged,
+    ContextReplaced,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -104,6 +108,14 @@ def _tool_finished(record: ToolFinished) -> AnyEvent:
     return ToolFinishedEvent(**_head(record), call_id=record.call_id, name=record.name, outcome=record.outcome)
 
 
+def _context_replaced(record: ContextReplaced) -> AnyEvent:
+    return ContextReplacedEvent(**_head(record), reason=record.reason, generation=record.generation, turns=record.turns)
+
+
+def _compaction_failed(record: CompactionFailed) -> AnyEvent:
+    return CompactionFailedEvent(**_head(record), code=record.code, detail=record.detail)
+
+
 def _skill_loaded(record: SkillLoaded) -> AnyEvent:
     return SkillLoadedEvent(**_head(record), skill=record.skill)
 
@@ -140,6 +152,8 @@ _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
     ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
+    ContextReplaced: _context_replaced,
+    CompactionFailed: _compaction_failed,
     SkillLoaded: _skill_loaded,
     LateResult: _tool_late,
     TurnFinished: _turn_finished,

@@ -9,14 +9,16 @@ from typing import Final
 
 import msgspec
 
+from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.view import Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId
 from torpor.records.journal import Usage
+from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 3
+SNAPSHOT_VERSION: Final = 4
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -24,28 +26,44 @@ class BadSnapshot(ValueError):
     """The bytes are not a snapshot of this version."""
 
 
-class _Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is the same in a state and on disk."""
+
     seq: int
     event: int
     created_us: int
     agent: str
     turns: int
-    link: str
-    size_bytes: int
     title: str = ""
-    role: Role | None = None
-    blocks: int = 0
-    preamble: str = ""
     notes: tuple[Block, ...] = ()
-    lost_calls: tuple[CallId, ...] = ()
-    last_usage: Usage = Usage()
-    measured_bytes: int = 0
     context: WorkingContext | None = None
     context_version: int = 0
     context_us: int = 0
     flags_digest: str = ""
     skills: tuple[LoadedSkill, ...] = ()
+    starts: tuple[TurnStart, ...] = ()
+    messages: int = 0
+    generation: int = 0
+    covered: tuple[int, int] = (0, 0)
+    summary: Summary = Summary()
+    items: tuple[Item, ...] = ()
+    is_measured: bool = True
+    fold_failures: int = 0
+    fold_failed_us: int = 0
     lasting_bytes: int = 0
+    lost_calls: tuple[CallId, ...] = ()
+    last_usage: Usage = Usage()
+    measured_bytes: int = 0
+
+
+class _Layout(_Plain, frozen=True, kw_only=True, omit_defaults=True):
+    """The same, and what tells where the texts behind it begin and end."""
+
+    link: str
+    size_bytes: int
+    role: Role | None = None
+    blocks: int = 0
+    preamble: str = ""
     preamble_bytes: int = 0
 
 
@@ -63,28 +81,13 @@ def encode_snapshot(state: ConversationState) -> bytes:
         raise ValueError("a snapshot is taken between turns only")
     view = state.view
     layout = _Layout(
-        seq=state.seq,
-        event=state.event,
-        created_us=state.created_us,
-        agent=state.agent,
-        title=state.title,
-        turns=state.turns,
+        **{name: getattr(state, name) for name in _Plain.__struct_fields__},
         link=view.link.hex(),
         size_bytes=view.size_bytes,
         role=view.role,
         blocks=view.blocks,
         preamble=state.preamble.digest,
         preamble_bytes=state.preamble.size_bytes,
-        notes=state.notes,
-        lost_calls=state.lost_calls,
-        last_usage=state.last_usage,
-        measured_bytes=state.measured_bytes,
-        context=state.context,
-        context_version=state.context_version,
-        context_us=state.context_us,
-        flags_digest=state.flags_digest,
-        skills=state.skills,
-        lasting_bytes=state.lasting_bytes,
     )
     rest = b"".join((_ENCODER.encode(layout), b"\n", bytes(state.preamble.body), view.text()))
     return b"%08x" % zlib.crc32(rest) + rest
@@ -116,22 +119,7 @@ def decode_snapshot(data: bytes) -> ConversationState:
         1 if text else 0,
     )
     return ConversationState(
-        seq=layout.seq,
-        event=layout.event,
-        created_us=layout.created_us,
-        agent=layout.agent,
-        title=layout.title,
-        turns=layout.turns,
+        **{name: getattr(layout, name) for name in _Plain.__struct_fields__},
         preamble=Preamble(digest=layout.preamble, body=msgspec.Raw(data[end + 1 : body_end])),
         view=view,
-        notes=layout.notes,
-        lost_calls=layout.lost_calls,
-        last_usage=layout.last_usage,
-        measured_bytes=layout.measured_bytes,
-        context=layout.context,
-        context_version=layout.context_version,
-        context_us=layout.context_us,
-        flags_digest=layout.flags_digest,
-        skills=layout.skills,
-        lasting_bytes=layout.lasting_bytes,
     )

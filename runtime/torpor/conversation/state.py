@@ -9,11 +9,13 @@ from typing import Final
 
 import msgspec
 
+from torpor.conversation.segments import TurnStart
 from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Effect, Outcome, Usage, WhenBusy
+from torpor.records.journal import Effect, FoldReason, Outcome, Usage, WhenBusy
+from torpor.records.summary import Item, Summary
 
 
 class CallStatus(StrEnum):
@@ -54,6 +56,10 @@ class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     digest: str
     allowed_tools: tuple[str, ...] = ()
+    call_id: CallId = CallId("")
+    """Whose result brought the text."""
+    head: Block | None = None
+    """The text as it stands at the beginning of the view, since that result was folded."""
 
 
 class TurnState(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +110,18 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """Estimated tokens of both, by section."""
     base_skills: tuple[LoadedSkill, ...] = ()
     """Those loaded before the turn: what a refusal goes back to."""
+    base_starts: tuple[TurnStart, ...] = ()
+    """Beginnings of the turns before this one."""
+    folds_begun: int = 0
+    """Attempts at the fold that is open, those that crashed included."""
+    has_fold_failed: bool = False
+    """Whether the summariser failed in this turn."""
+    is_too_long: bool = False
+    """Whether the host said of the last request that it does not fit."""
+    was_too_long: bool = False
+    """Whether it said so before, and the view was replaced for it."""
+    last_resort: FoldReason | None = None
+    """What was done for want of older turns, since the last reply."""
     executed: tuple[str, ...] = ()
     """Writes of this turn, with how they ended; told after a refusal."""
 
@@ -141,6 +159,23 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the flags that were pinned last."""
     skills: tuple[LoadedSkill, ...] = ()
     """In the order in which they were loaded."""
+    starts: tuple[TurnStart, ...] = ()
+    """Beginnings of the turns in the view, the running one last."""
+    messages: int = 0
+    """User messages and final replies in the view."""
+    generation: int = 0
+    """Of the summary; 0 while there is none."""
+    covered: tuple[int, int] = (0, 0)
+    """Last turn and last record that the summary covers."""
+    summary: Summary = Summary()
+    items: tuple[Item, ...] = ()
+    """Open, and carried from summary to summary."""
+    is_measured: bool = True
+    """Whether a reply has told what the view costs since it was replaced."""
+    fold_failures: int = 0
+    """Of the summariser, in a row."""
+    fold_failed_us: int = 0
+    """When it failed last; UTC, microseconds."""
     lasting_bytes: int = 0
     """What the last turn with something for itself alone left: later requests begin with the same, up to here."""
     lost_calls: tuple[CallId, ...] = ()

@@ -5,14 +5,17 @@ that keeps killing its process is given up, not repeated for ever.
 """
 
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
+from torpor.conversation.budget import next_request_tokens, pending_bytes
+from torpor.conversation.compaction import Overflow, Window, next_fold
 from torpor.conversation.state import PAUSED, ConversationState, TurnState
+from torpor.conversation.summary import CompactionOptions
 from torpor.records.bounds import Amount, Count
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.journal import FoldReason, WhenBusy
 
 
 class Lane(StrEnum):
@@ -34,6 +37,16 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Replies in one turn that the model's host paused; one more ends it as failed."""
 
 
+class Folding(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent's requests may take, and how its history is folded."""
+
+    window: Window = Window()
+    options: CompactionOptions = CompactionOptions()
+
+
+NEVER: Final = Folding()
+
+
 class PrepareTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Begin a turn with these waiting messages."""
 
@@ -50,6 +63,17 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True):
     joined: tuple[MessageId, ...] = ()
     not_before_us: int = 0
     """UTC, microseconds: a call that failed is asked again then; 0 for at once."""
+
+
+class Compact(msgspec.Struct, frozen=True, kw_only=True):
+    """Replace a part of the view before the model is asked."""
+
+    turn: int
+    round: int
+    attempt: int
+    reason: FoldReason
+    tokens: int
+    """Of the next request, estimated."""
 
 
 class RunTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,15 +112,17 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 REFUSAL: Final = "refusal"
 """The reason to stop of a reply that says no; whatever it had said until then is dropped."""
 
-Step: TypeAlias = PrepareTurn | CallModel | RunTools | FinishTurn | Rest
+Step: TypeAlias = PrepareTurn | Compact | CallModel | RunTools | FinishTurn | Rest
 
 
-def next_step(state: ConversationState, lane: Lane, options: StepOptions, now_us: int) -> Step:
+def next_step(
+    state: ConversationState, lane: Lane, options: StepOptions, now_us: int, *, folding: Folding = NEVER
+) -> Step:
     """The one thing to do now; total over every state that a fold can reach.
 
-    Args: now_us: UTC, microseconds; nothing here depends on it before proposals expire and summaries age.
+    Args: now_us: UTC, microseconds.  folding: what the running turn's agent may spend; without it nothing is folded.
     """
-    del lane, now_us
+    del lane
     turn = state.turn
     if turn is None:
         if not state.queued:
@@ -104,7 +130,38 @@ def next_step(state: ConversationState, lane: Lane, options: StepOptions, now_us
         return PrepareTurn(turn=state.turns + 1, messages=(state.queued[0].id,))
     if any(message.when_busy is WhenBusy.INTERRUPT for message in state.queued):
         return FinishTurn(turn=turn.number, end=TurnEnd.INTERRUPTED)
-    return _next_in_turn(state, turn, options)
+    step = _next_in_turn(state, turn, options)
+    return _folded_first(state, turn, step, folding, now_us) if isinstance(step, CallModel) else step
+
+
+def _folded_first(state: ConversationState, turn: TurnState, step: CallModel, folding: Folding, now_us: int) -> Step:
+    """What has to happen to the view before the model is asked; the step itself when nothing has.
+
+    A call that was lost is asked again as it was, unless its host said that it does not fit.
+    """
+    if turn.call and not turn.is_too_long:
+        return step
+    view_bytes = state.view.size_bytes + pending_bytes(state, step.joined)
+    tokens = next_request_tokens(state, view_bytes, bytes_per_token=folding.window.bytes_per_token)
+    fold = next_fold(
+        state,
+        turn,
+        tokens=tokens,
+        view_bytes=view_bytes,
+        window=folding.window,
+        options=folding.options,
+        now_us=now_us,
+    )
+    match fold:
+        case None:
+            return step
+        case Overflow():
+            detail = f"the request has about {tokens} tokens, {folding.window.limit_tokens} fit"
+            return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code=fold.value, detail=detail)
+        case FoldReason():
+            return Compact(turn=turn.number, round=step.round, attempt=turn.folds_begun + 1, reason=fold, tokens=tokens)
+        case _:
+            assert_never(fold)
 
 
 def _next_in_turn(state: ConversationState, turn: TurnState, options: StepOptions) -> Step:

@@ -60,6 +60,10 @@ class ModelRegistry:
             case kind:
                 raise ConfigError(where, key="model.kind", found=kind, expected=f"one of {', '.join(KINDS)}")
 
+    def is_rehearsed(self, table: Mapping[str, Any], *, where: str) -> bool:
+        """Whether no language model is behind an agent with this table. Raises: ConfigError."""
+        return is_rehearsed(table, environ=self._environ, where=where)
+
     def fallbacks(self) -> tuple[AnthropicHost, ...]:
         """For each host made so far that names a fallback, one that asks it first."""
         return tuple(host.of_fallback() for host in self._hosts if host.options.fallback)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import anyio
 import msgspec
 
+from torpor.conversation.markup import is_told
 from torpor.errors import ProviderError
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import Block, canonical, text_block
@@ -118,8 +119,9 @@ class ScriptedTurn:
 
     @cached_property
     def text(self) -> str:
-        """The last text of the user; notes of the engine stand before it."""
-        texts = [block.text for block in self.messages[self._asked_at].content if block.type == "text"]
+        """The last text of the user; notes of the engine stand before it, what is for the turn alone behind it."""
+        content = self.messages[self._asked_at].content
+        texts = [block.text for block in content if block.type == "text" and not is_told(block.text)]
         return texts[-1] if texts else ""
 
     @property

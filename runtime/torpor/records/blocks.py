@@ -25,6 +25,11 @@ class BlockHead(msgspec.Struct, frozen=True):
     signature: str = ""
 
 
+class _Result(msgspec.Struct, frozen=True):
+    tool_use_id: str = ""
+
+
+_RESULT: Final = msgspec.json.Decoder(_Result)
 _HEAD: Final = msgspec.json.Decoder(BlockHead)
 
 
@@ -48,6 +53,11 @@ def tool_result_block(call_id: str, text: str, *, is_error: bool) -> Block:
         block["is_error"] = True
         block["content"] = text or "the tool failed without a message"
     return canonical(block)
+
+
+def result_of(block: Block) -> str:
+    """The id of the call whose result ``block`` is; empty when it is something else."""
+    return _RESULT.decode(block).tool_use_id
 
 
 def head_of(block: Block) -> BlockHead:

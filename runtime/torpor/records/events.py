@@ -10,7 +10,7 @@ import msgspec
 
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Effect, Offer, Outcome
+from torpor.records.journal import Effect, FoldReason, Offer, Outcome
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -77,6 +77,22 @@ class SkillLoadedEvent(Event, frozen=True, tag="skill.loaded"):
     skill: str
 
 
+class ContextReplacedEvent(Event, frozen=True, tag="context.replaced"):
+    """Older turns are a summary now, as far as the model is concerned; a client keeps what it has."""
+
+    reason: FoldReason
+    generation: int
+    turns: tuple[int, int]
+    """First and last turn that the summary covers."""
+
+
+class CompactionFailedEvent(Event, frozen=True, tag="compaction.failed"):
+    """No summary could be made; the turn goes on without."""
+
+    code: str
+    detail: str
+
+
 class ToolLateEvent(Event, frozen=True, tag="tool.late"):
     """A write whose outcome had been given as unknown ended after all."""
 
@@ -119,6 +135,8 @@ AnyEvent: TypeAlias = (
     | ModelFailedEvent
     | ToolStartedEvent
     | ToolFinishedEvent
+    | ContextReplacedEvent
+    | CompactionFailedEvent
     | SkillLoadedEvent
     | ToolLateEvent
     | TurnFinishedEvent

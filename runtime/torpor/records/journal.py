@@ -13,6 +13,7 @@ import msgspec
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
+from torpor.records.summary import Closing, Item, Summary
 
 
 class WhenBusy(StrEnum):
@@ -40,6 +41,20 @@ class StepKind(StrEnum):
 
     CALL_MODEL = "call_model"
     RUN_TOOLS = "run_tools"
+    COMPACT = "compact"
+
+
+class FoldReason(StrEnum):
+    """Why and how a part of the view was replaced."""
+
+    SUMMARY = "summary"
+    """Turns older than the last two were folded by a summariser."""
+    MECHANICAL = "mechanical"
+    """The same without a model, because the request would not have fitted."""
+    SHORTENED = "shortened"
+    """Nothing older was left: long tool results of the turns that stay were shortened."""
+    EVERYTHING = "everything"
+    """That was not enough: every turn but the running one was folded without a model."""
 
 
 class Outcome(StrEnum):
@@ -245,6 +260,55 @@ class ToolFinished(Record, frozen=True, tag="tool_finished"):
     """How many characters were replaced because they cannot be stored or sent."""
 
 
+class ContextReplaced(Record, frozen=True, tag="context_replaced"):
+    """A part of the view was replaced; the journal keeps what it replaced, and ``read_earlier`` reads it."""
+
+    reason: FoldReason
+    generation: int
+    """Of the summary; 0 while there is none."""
+    kept_from: int
+    """The first turn that stays as it was said."""
+    head: tuple[Block, ...]
+    """What the view begins with now: the summary, and texts of skills that were loaded in what was folded."""
+    link: str
+    """Last link of the hash chain over the view that is left, hex."""
+    turns: tuple[int, int] = (0, 0)
+    """First and last turn that the summary covers."""
+    seqs: tuple[int, int] = (0, 0)
+    """First and last record that it covers."""
+    summary: Summary = Summary()
+    items: tuple[Item, ...] = ()
+    """Open after this."""
+    closed: tuple[Closing, ...] = ()
+    left_out: int = 0
+    """Open items that found no room."""
+    skills: tuple[str, ...] = ()
+    """Keys of the skills whose texts are in ``head``."""
+    forgotten: tuple[str, ...] = ()
+    """Keys of skills that were loaded in what was folded and are not to be had any more."""
+    shortened: dict[str, Block] = {}
+    """Results that stay, but shorter, by the id of their call."""
+    before_tokens: int = 0
+    """Estimated, of the next request without this."""
+    after_tokens: int = 0
+    """Estimated, of the next request."""
+    usage: Usage = Usage()
+    """Of the summariser, all its calls together."""
+    model: str = ""
+    """Of the summariser."""
+    calls: int = 0
+    """Of the summariser."""
+
+
+class CompactionFailed(Record, frozen=True, tag="compaction_failed"):
+    """The summariser gave nothing that can be used; the view is as it was, and the turn goes on."""
+
+    code: str
+    detail: str
+    usage: Usage = Usage()
+    calls: int = 0
+
+
 class SkillLoaded(Record, frozen=True, tag="skill_loaded"):
     """A tool call brought the text of a skill into the conversation; follows that call's result."""
 
@@ -317,6 +381,8 @@ JournalRecord: TypeAlias = (
     | ModelFailed
     | ToolStarted
     | ToolFinished
+    | ContextReplaced
+    | CompactionFailed
     | SkillLoaded
     | LateResult
     | TurnFinished
@@ -334,6 +400,8 @@ PUBLIC_RECORDS: Final = (
     ModelFailed,
     ToolStarted,
     ToolFinished,
+    ContextReplaced,
+    CompactionFailed,
     SkillLoaded,
     LateResult,
     TurnFinished,

@@ -4,6 +4,7 @@ conversations."""
 from typing import Final
 
 from torpor.conversation.budget import Profile
+from torpor.conversation.compaction import Window
 from torpor.conversation.view import Preamble
 from torpor.flags.contract import Decided, FlagContext
 from torpor.model.contract import Model
@@ -12,6 +13,7 @@ from torpor.records.ids import ConversationKey
 from torpor.skillbook.catalogue import Catalogue
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.definition import AgentDefinition
+from torpor.turn.fold_history import Summariser
 from torpor.turn.offer import Offer, Offers
 
 INDEX_BUDGET_TOKENS: Final = 2_000
@@ -23,7 +25,7 @@ UNBOUND: Final = Profile()
 class Agent:
     """A definition with its parts."""
 
-    __slots__ = ("definition", "model", "offers", "profile", "toolbox")
+    __slots__ = ("definition", "model", "offers", "profile", "summariser", "toolbox")
 
     def __init__(
         self,
@@ -33,8 +35,11 @@ class Agent:
         toolbox: Toolbox,
         profile: Profile = UNBOUND,
         index_budget_tokens: int = INDEX_BUDGET_TOKENS,
+        summariser: Summariser | None = None,
     ) -> None:
+        """Args: summariser: folds older turns; None to fold them without a model."""
         self.definition = definition
+        self.summariser = summariser
         self.model = model
         self.toolbox = toolbox
         self.profile = profile
@@ -62,6 +67,19 @@ class Agent:
         if self.profile.budget_tokens:
             return self.profile.budget_tokens
         return window_of(self.model_name, override=int(self.definition.model.get("window_tokens", 0)))
+
+    def window(self, bytes_per_token: float) -> Window:
+        """What its requests may take. Args: bytes_per_token: as the model's host counts."""
+        budget_tokens, profile = self.budget_tokens, self.profile
+        return Window(
+            budget_tokens=budget_tokens,
+            reserve_tokens=profile.headroom_tokens or self.definition.max_tokens,
+            conversation_tokens=profile.conversation_tokens,
+            messages_max=profile.messages_max,
+            exchanges_max=profile.exchanges_max,
+            bytes_per_token=bytes_per_token,
+            has_summariser=self.summariser is not None,
+        )
 
     def offer(self, decided: Decided, catalogue: Catalogue) -> Offer:
         """What it offers under these flags and skills."""

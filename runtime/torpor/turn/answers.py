@@ -1,8 +1,9 @@
 """What becomes of a model call, as records: one defined answer to every reply and to every fault. Pure.
 
-A fault is met by asking again only while nothing of the reply was shown and the host's trouble may pass; the pause, and
-the fallback model after some failures, are on record. Otherwise the turn fails where people can see it, what was said
-is kept as partial, and the client is offered what can be done about it.
+A fault is met by asking again only while nothing of the reply was shown and the host's trouble may pass, or once when
+the request was too long and can be made shorter; the pause, and the fallback model after some failures, are on record.
+Otherwise the turn fails where people can see it, what was said is kept as partial, and the client is offered what can
+be done about it.
 """
 
 import hashlib
@@ -53,6 +54,8 @@ def failed(
     if fault.retry is Retry.SAFE and not was_shown:
         jitter = _jitter(key, turn.call)
         pause = pause_s(options, failures=turn.failures, retry_after_s=fault.retry_after_s, jitter=jitter)
+    if isinstance(fault, ContextTooLong) and not turn.was_too_long:
+        pause = 0.0  # once: the view is made smaller first
     falls_back = fallback and not turn.model and turn.failures + 1 >= options.fallback_after
     return ModelFailed(
         turn=turn.number,

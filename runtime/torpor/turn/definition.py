@@ -6,6 +6,7 @@ import msgspec
 
 from torpor.records.bounds import Amount, Count
 from torpor.records.context import DEFAULT_LABELS
+from torpor.turn.fold_history import SummariserOptions
 
 EVERY: Final = "*"
 """In an allow-list: all there are."""
@@ -37,6 +38,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Prompt, tools and index of skills together may not grow beyond it; 0 leaves it to the profile."""
     profile: str = "clinical"
     """How it may spend its window; one of ``[profiles]``."""
+    summary: SummariserOptions = SummariserOptions()
+    """Who folds older turns into a summary, and how it is asked."""
     default: bool = False
     """Takes conversations whose first message names no agent."""
 

@@ -5,6 +5,7 @@ progress come through the same function, so there is no second way of doing anyt
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import assert_never
 
 import anyio
@@ -21,11 +22,15 @@ from torpor.conversation.budget import (
     request_sections,
 )
 from torpor.conversation.fold import requested_view
+from torpor.conversation.folding import folded, plan_of, shortened
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import (
+    NEVER,
     CallModel,
+    Compact,
     FinishTurn,
+    Folding,
     Lane,
     PrepareTurn,
     Rest,
@@ -34,6 +39,7 @@ from torpor.conversation.steps import (
     TurnEnd,
     next_step,
 )
+from torpor.conversation.summary import Carried, CompactionOptions
 from torpor.errors import InvariantBroken, ProviderError
 from torpor.flags.contract import Decided
 from torpor.model.contract import ModelReply, ModelRequest
@@ -42,6 +48,9 @@ from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
+    CompactionFailed,
+    FoldReason,
+    JournalRecord,
     ModelRequested,
     StepKind,
     TurnCancelled,
@@ -54,6 +63,7 @@ from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
+from torpor.turn.fold_history import HistoryFold
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.options import TurnOptions
 from torpor.turn.permits import Permits
@@ -79,6 +89,7 @@ class Interpreter:
         steps: StepOptions,
         retry: RetryOptions,
         options: TurnOptions,
+        compaction: CompactionOptions,
         calibration: Calibration,
         surroundings: Surroundings,
         tasks: anyio.abc.TaskGroup,
@@ -101,6 +112,7 @@ class Interpreter:
         self._steps = steps
         self._retry = retry
         self._options = options
+        self._compaction = compaction
         self._calibration = calibration
         self._surroundings = surroundings
         self._tasks = tasks
@@ -119,7 +131,7 @@ class Interpreter:
         """
         while True:
             state = self._journal.state
-            step = next_step(state, Lane.TURN, self._steps, self._clock.now_us())
+            step = next_step(state, Lane.TURN, self._steps, self._clock.now_us(), folding=self._folding(state))
             match step:
                 case Rest():
                     await self._journal.flush()
@@ -129,7 +141,7 @@ class Interpreter:
                     await self._prepare(step)
                 case FinishTurn():
                     self._finish(step)
-                case CallModel() | RunTools():
+                case Compact() | CallModel() | RunTools():
                     await self._act(step)
                 case _:
                     assert_never(step)
@@ -188,7 +200,15 @@ class Interpreter:
             case _:
                 assert_never(step.end)
 
-    async def _act(self, step: CallModel | RunTools) -> None:
+    def _folding(self, state: ConversationState) -> Folding:
+        """What the agent's requests may take, by what the model's host counted so far."""
+        agent, turn = self._agent, state.turn
+        if agent is None or turn is None:
+            return NEVER
+        ratio = self._calibration.bytes_per_token(turn.model or agent.model_name)
+        return Folding(window=agent.window(ratio), options=self._compaction)
+
+    async def _act(self, step: Compact | CallModel | RunTools) -> None:
         """Perform a step that a cancel may cut short."""
         if self._agent is None:
             name = self._journal.state.agent
@@ -197,6 +217,9 @@ class Interpreter:
         if self._stopping:
             self._cut(self._stopping, partial=())
             return
+        if isinstance(step, Compact):
+            await self._compact(step, self._agent)
+            return
         may_repeat = self._recovers or step.attempt > 1
         if isinstance(step, CallModel):
             if step.not_before_us and await self._has_waited(step):
@@ -204,8 +227,44 @@ class Interpreter:
             self._recovers = False
             await self._call_model(step, self._agent, may_repeat=may_repeat)
         else:
-            self._recovers = self._recovers and step.attempt == 1  # later attempts are on record before they act
             await self._run_tools(step, self._agent)
+
+    async def _compact(self, step: Compact, agent: Agent) -> None:
+        """Replace a part of the view. The attempt is on record first: a summary that kills its process is given up."""
+        self._journal.add(AttemptStarted(turn=step.turn, step=StepKind.COMPACT, round=step.round, attempt=step.attempt))
+        record: JournalRecord | None = None
+        with anyio.CancelScope() as self._scope:
+            await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
+            decided = await self._decided(agent)
+            skills = agent.offer(decided, self._surroundings.skills.current).skills.keys()
+            if step.attempt > self._steps.attempts_max:
+                detail = f"folding did not survive {self._steps.attempts_max} attempts"
+                record = CompactionFailed(turn=step.turn, code="crashed", detail=detail)
+            else:
+                record = await self._fold(step, agent, skills=skills)
+        self._scope = None
+        if record is None:
+            self._cut(self._stopping, partial=())
+        else:
+            self._journal.add(record)
+
+    async def _fold(self, step: Compact, agent: Agent, *, skills: AbstractSet[str]) -> JournalRecord:
+        state, options = self._journal.state, self._compaction
+        if step.reason is FoldReason.SHORTENED:
+            return shortened(state, options=options, before_tokens=step.tokens)
+        if step.reason is FoldReason.SUMMARY and agent.summariser is not None:
+            fold = HistoryFold(agent.summariser, options=options, limiter=self._limiter, skills=skills)
+            return await fold.record(state, step)
+        return folded(
+            state,
+            plan_of(state, step.reason),
+            reason=step.reason,
+            summary=None,
+            carried=Carried(items=state.items),
+            skills=skills,
+            options=options,
+            before_tokens=step.tokens,
+        )
 
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""
@@ -215,7 +274,7 @@ class Interpreter:
         view = requested_view(state, step.joined)
         model = turn.model or agent.model_name
         ratio = self._calibration.bytes_per_token(model)
-        estimated_tokens = next_request_tokens(state, view, bytes_per_token=ratio)
+        estimated_tokens = next_request_tokens(state, view.size_bytes, bytes_per_token=ratio)
         fixed = agent.offers.sections_of(state.preamble)
         sections = request_sections(fixed, turn, view, budget_tokens=agent.budget_tokens)
         if step.attempt > 1:
@@ -306,6 +365,7 @@ class Interpreter:
         if self._stopping:
             self._cut(self._stopping, partial=())
             return
+        self._recovers = self._recovers and step.attempt == 1  # later attempts are on record before they act
         state = self._journal.state
         turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)
         permits = Permits(

@@ -164,22 +164,24 @@ def test_what_a_cache_had_counts_like_everything_else() -> None:
 def test_the_next_request_is_what_was_counted_with_the_reply_and_an_estimate_of_what_is_new() -> None:
     before = View().extended("user", [text_block("hello")]).extended("assistant", [text_block("hi")])
     state = ConversationState(last_usage=CACHED, measured_bytes=2 + before.size_bytes, view=before)
-    assert next_request_tokens(state, before, bytes_per_token=4.0) == 3_300
+    assert next_request_tokens(state, before.size_bytes, bytes_per_token=4.0) == 3_300
     after = before.extended("user", [text_block("x" * 400)])
     new_bytes = after.size_bytes - before.size_bytes
-    assert next_request_tokens(state, after, bytes_per_token=4.0) == 3_300 + -(-new_bytes // 4)
-    assert next_request_tokens(state, after, bytes_per_token=2.0) == 3_300 + -(-new_bytes // 2)
+    assert next_request_tokens(state, after.size_bytes, bytes_per_token=4.0) == 3_300 + -(-new_bytes // 4)
+    assert next_request_tokens(state, after.size_bytes, bytes_per_token=2.0) == 3_300 + -(-new_bytes // 2)
 
 
 def test_what_left_the_view_or_the_preamble_is_taken_off_again() -> None:
     state = ConversationState(last_usage=Usage(input_tokens=100), measured_bytes=402)
-    assert next_request_tokens(state, View(), bytes_per_token=4.0) == 0
+    assert next_request_tokens(state, View().size_bytes, bytes_per_token=4.0) == 0
     larger = ConversationState(
         last_usage=Usage(input_tokens=100), measured_bytes=2, preamble=preamble_of({"a": "b" * 395})
     )
-    assert next_request_tokens(larger, View(), bytes_per_token=4.0) == 201
+    assert next_request_tokens(larger, View().size_bytes, bytes_per_token=4.0) == 201
 
 
 def test_a_host_that_counts_nothing_leaves_it_to_the_estimate() -> None:
     view = View().extended("user", [text_block("hello")])
-    assert next_request_tokens(ConversationState(), view, bytes_per_token=4.0) == tokens_of_bytes(2 + view.size_bytes)
+    assert next_request_tokens(ConversationState(), view.size_bytes, bytes_per_token=4.0) == tokens_of_bytes(
+        2 + view.size_bytes
+    )

@@ -450,8 +450,8 @@ def loaded(key: str, digest: str = "d", *, turn: int = 1) -> SkillLoaded:
 def test_skills_are_remembered_in_the_order_in_which_they_were_loaded_last() -> None:
     state = after(with_calls("a"), loaded("refunds"), loaded("visits"), loaded("refunds", "e"))
     assert state.skills == (
-        LoadedSkill(key="visits", digest="d", allowed_tools=("pay",)),
-        LoadedSkill(key="refunds", digest="e", allowed_tools=("pay",)),
+        LoadedSkill(key="visits", digest="d", allowed_tools=("pay",), call_id=CallId("a")),
+        LoadedSkill(key="refunds", digest="e", allowed_tools=("pay",), call_id=CallId("a")),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torpor.conversation.segments import TurnStart
 from torpor.conversation.snapshot import BadSnapshot, decode_snapshot, encode_snapshot
 from torpor.conversation.state import ConversationState, LoadedSkill, QueuedMessage, TurnState
 from torpor.conversation.view import View, preamble_of
@@ -14,6 +15,7 @@ from torpor.records.blocks import text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Usage, WhenBusy
+from torpor.records.summary import Item, ItemKind, Summary
 
 STATE = ConversationState(
     seq=12,
@@ -36,6 +38,15 @@ STATE = ConversationState(
     context_us=1_764_500_000_000_000,
     flags_digest="f",
     lasting_bytes=9,
+    starts=(TurnStart(1, 4, 0, 2), TurnStart(2, 9, 40, 1)),
+    messages=3,
+    generation=2,
+    covered=(7, 80),
+    summary=Summary(facts=("one",), entities=("Ann: a patient",)),
+    items=(Item(id="i1-1", kind=ItemKind.DENIAL, text="never by mail", turn=3),),
+    is_measured=False,
+    fold_failures=1,
+    fold_failed_us=1_764_500_000_000_001,
     skills=(
         LoadedSkill(key="refunds", digest="d", allowed_tools=("pay", "look")),
         LoadedSkill(key="visits", digest="e"),

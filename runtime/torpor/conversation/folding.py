@@ -1,0 +1,207 @@
+"""Makes the record that replaces a part of the view, with a summariser's words or without. Pure.
+
+Above: the turn, which asks the summariser and commits the record. What is folded and what stays is decided in
+``compaction``; the fold of the journal carries it out.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
+from torpor.conversation.compaction import kept_starts
+from torpor.conversation.graphemes import cut
+from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in, shortening
+from torpor.conversation.state import ConversationState, LoadedSkill
+from torpor.conversation.summary import Carried, CompactionOptions, rendered
+from torpor.conversation.transcript import first_words, text_of_result
+from torpor.records.blocks import Block, canonical, head_of, result_of, text_block
+from torpor.records.journal import ContextReplaced, FoldReason
+from torpor.records.summary import Summary
+
+FIRST_WORDS_CHARS: Final = 120
+"""Of a user's words and of the reply, in a summary that no model made."""
+_SKILL_MARK: Final = "[Skill {key}, version {version}, loaded earlier:]\n"
+_VERSION_CHARS: Final = 12
+_SKILL_CUT: Final = "\n[cut here; load_skill gives all of it]"
+_RESULT_CUT: Final = "\n[{left_out} bytes left out here to make room; read_earlier shows all of turn {turn}]\n"
+_BEFORE_ALL: Final = TurnStart(0, 0, 0, 0)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is folded and what stays."""
+
+    folded: tuple[tuple[int, tuple[Said, ...]], ...]
+    """Each turn that goes, with what it said, oldest first; at least one."""
+    kept: tuple[TurnStart, ...]
+    """To the end of the view; at least one."""
+
+
+def plan_of(state: ConversationState, reason: FoldReason) -> Plan:
+    """What ``reason`` folds, of a state with something to fold. Costs a passage over the view."""
+    kept = state.starts[-1:] if reason is FoldReason.EVERYTHING else kept_starts(state)
+    gone = state.starts[: len(state.starts) - len(kept)]
+    said = said_in(state.view, state.starts)
+    return Plan(folded=tuple((start.turn, said[place]) for place, start in enumerate(gone)), kept=kept)
+
+
+def folded(
+    state: ConversationState,
+    plan: Plan,
+    *,
+    reason: FoldReason,
+    summary: Summary | None,
+    carried: Carried,
+    skills: AbstractSet[str],
+    options: CompactionOptions,
+    before_tokens: int,
+) -> ContextReplaced:
+    """The record that puts a summary in the place of ``plan.folded``.
+
+    Args: summary: the summariser's; None to go by the beginnings of what was said.  carried: the items after it.
+        skills: keys that may still be loaded.  before_tokens: of the next request as it would be.
+    """
+    generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
+    summary = _beginnings(state.summary, plan.folded, options) if summary is None else summary
+    texts = _skill_texts(state.skills, plan.folded, allowed=skills, options=options)
+    turns, seqs = (1, last_turn), (1, last_seq)
+    said = rendered(summary, carried.items, generation=generation, turns=turns, seqs=seqs, left_out=carried.left_out)
+    head = (text_block(said), *texts.values())
+    view, _ = rebuilt(state.view, plan.kept, head=head)
+    return ContextReplaced(
+        turn=plan.kept[-1].turn,
+        reason=reason,
+        generation=generation,
+        kept_from=plan.kept[0].turn,
+        head=head,
+        link=view.link.hex(),
+        turns=turns,
+        seqs=seqs,
+        summary=summary,
+        items=carried.items,
+        closed=carried.closed,
+        left_out=carried.left_out,
+        skills=tuple(texts),
+        forgotten=tuple(sorted(_in_what_goes(state.skills, plan.folded).keys() - texts.keys())),
+        before_tokens=before_tokens,
+        after_tokens=tokens_of_bytes(state.preamble.size_bytes + view.size_bytes),
+    )
+
+
+def shortened(state: ConversationState, *, options: CompactionOptions, before_tokens: int) -> ContextReplaced:
+    """The record that cuts the long results of every turn in the view, the open round's among them."""
+    turn = state.turn
+    assert turn is not None, "the view is replaced within a turn"
+    head, *turns = said_in(state.view, (_BEFORE_ALL, *state.starts))
+    results = {
+        result_of(block): (start.turn, block)
+        for start, said in zip(state.starts, turns, strict=True)
+        for role, block in blocks_of(said)
+        if role == "user" and result_of(block)
+    }
+    results |= {call.id: (turn.number, call.result) for call in turn.calls if call.result is not None}
+    spared = {skill.call_id for skill in state.skills}
+    short = {
+        call_id: _cut_result(block, turn=number, bytes_max=options.result_bytes)
+        for call_id, (number, block) in results.items()
+        if call_id not in spared and len(memoryview(block)) > 2 * options.result_bytes
+    }
+    blocks = tuple(block for _, block in blocks_of(head))
+    view, _ = rebuilt(state.view, state.starts, head=blocks, change=shortening(short))
+    return ContextReplaced(
+        turn=turn.number,
+        reason=FoldReason.SHORTENED,
+        generation=state.generation,
+        kept_from=state.starts[0].turn,
+        head=blocks,
+        link=view.link.hex(),
+        turns=(min(state.covered[0], 1), state.covered[0]),
+        seqs=(min(state.covered[1], 1), state.covered[1]),
+        summary=state.summary,
+        items=state.items,
+        skills=tuple(skill.key for skill in state.skills if skill.head is not None),
+        shortened=short,
+        before_tokens=before_tokens,
+        after_tokens=tokens_of_bytes(state.preamble.size_bytes + view.size_bytes),
+    )
+
+
+def _beginnings(before: Summary, turns: Sequence[tuple[int, Sequence[Said]]], options: CompactionOptions) -> Summary:
+    """What the summary before said, and how each turn began and ended; over the cap, the oldest lines go."""
+    lines = list(before.facts)
+    for number, said in turns:
+        asked, answered = first_words(said, chars=FIRST_WORDS_CHARS)
+        lines.append(f"turn {number}: user: {asked or '(nothing)'} / reply: {answered or '(none)'}")
+    room = options.summary_tokens * BYTES_PER_TOKEN - sum(
+        len(text.encode()) + 3 for text in (*before.decisions, *before.entities)
+    )
+    kept: list[str] = []
+    for line in reversed(lines):
+        room -= len(line.encode()) + 3
+        if room < 0:
+            break
+        kept.append(line)
+    return msgspec.structs.replace(before, facts=tuple(reversed(kept)))
+
+
+def _in_what_goes(
+    skills: Sequence[LoadedSkill], turns: Sequence[tuple[int, Sequence[Said]]]
+) -> Mapping[str, tuple[LoadedSkill, str]]:
+    """The skills whose text stands in what is folded or before it, by key, with that text."""
+    results = {
+        call_id: block
+        for _, said in turns
+        for role, block in blocks_of(said)
+        if role == "user" and (call_id := result_of(block))
+    }
+    found: dict[str, tuple[LoadedSkill, str]] = {}
+    for skill in skills:
+        if skill.head is not None:
+            found[skill.key] = (skill, head_of(skill.head).text.partition("\n")[2])
+        elif skill.call_id in results:
+            found[skill.key] = (skill, text_of_result(results[skill.call_id]))
+    return found
+
+
+def _skill_texts(
+    skills: Sequence[LoadedSkill],
+    turns: Sequence[tuple[int, Sequence[Said]]],
+    *,
+    allowed: AbstractSet[str],
+    options: CompactionOptions,
+) -> dict[str, Block]:
+    """Texts that stay in the window, at the version that was loaded; those loaded last win where there is no room."""
+    texts: dict[str, Block] = {}
+    room = options.skills_tokens
+    for key, (skill, text) in reversed([*_in_what_goes(skills, turns).items()]):
+        short = _cut_skill(text, bytes_max=options.skill_tokens * BYTES_PER_TOKEN)
+        tokens = tokens_of_bytes(len(short.encode()))
+        if key in allowed and short and tokens <= room:
+            room -= tokens
+            mark = _SKILL_MARK.format(key=key, version=skill.digest[:_VERSION_CHARS])
+            texts[key] = text_block(mark + short)
+    return dict(reversed([*texts.items()]))
+
+
+def _cut_skill(text: str, *, bytes_max: int) -> str:
+    if len(text.encode()) <= bytes_max:
+        return text
+    room = bytes_max - len(_SKILL_CUT)
+    return _prefix(text.removesuffix(_SKILL_CUT), room) + _SKILL_CUT if room > 0 else ""
+
+
+def _cut_result(block: Block, *, turn: int, bytes_max: int) -> Block:
+    """The beginning and the end of what a tool answered."""
+    fields: dict[str, Any] = json.loads(bytes(block))
+    text = text_of_result(block)
+    begin = _prefix(text, bytes_max * 2 // 3)
+    end = text.encode()[-bytes_max // 3 :].decode(errors="ignore")
+    note = _RESULT_CUT.format(left_out=len(text.encode()) - len(begin.encode()) - len(end.encode()), turn=turn)
+    return canonical({**fields, "content": f"{begin}{note}{end}"})
+
+
+def _prefix(text: str, bytes_max: int) -> str:
+    return cut(text, chars_max=len(text.encode()[:bytes_max].decode(errors="ignore")))

@@ -1,0 +1,61 @@
+"""What was said, as text that a summariser or a person reads: speakers, calls, results; thinking left out. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.graphemes import cut
+from torpor.conversation.markup import is_told
+from torpor.conversation.segments import Said
+
+_BLOCK: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def transcript(turns: Iterable[tuple[int, Sequence[Said]]], *, part_chars: int) -> list[str]:
+    """A text for each turn, oldest first. Args: part_chars: of each text, call and result; the rest is left out."""
+    return [f"Turn {number}\n" + "\n".join(_lines(said, part_chars)) for number, said in turns]
+
+
+def first_words(said: Iterable[Said], *, chars: int) -> tuple[str, str]:
+    """How a user's words and the last reply to them begin."""
+    asked, answered = "", ""
+    for role, blocks in said:
+        for fields in map(_BLOCK.decode, blocks):
+            text = str(fields.get("text", ""))
+            if fields.get("type") != "text" or is_told(text):
+                continue
+            if role == "user":
+                asked = asked or text
+            else:
+                answered = text
+    return _shortened(asked, chars), _shortened(answered, chars)
+
+
+def text_of_result(block: bytes) -> str:
+    """What a tool answered, as text."""
+    content = _BLOCK.decode(block).get("content", "")
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+
+
+def _lines(said: Iterable[Said], part_chars: int) -> Iterable[str]:
+    for role, blocks in said:
+        for block in blocks:
+            fields = _BLOCK.decode(block)
+            match fields.get("type"):
+                case "text" if not is_told(fields["text"]):
+                    yield f"{role}: {_shortened(fields['text'], part_chars)}"
+                case "tool_use":
+                    arguments = msgspec.json.encode(fields.get("input", {})).decode()
+                    yield f"calls {fields.get('name')}({_shortened(arguments, part_chars)})"
+                case "tool_result":
+                    yield f"result: {_shortened(text_of_result(block), part_chars)}"
+                case _:
+                    continue
+
+
+def _shortened(text: str, chars: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= chars else cut(line, chars_max=chars).rstrip() + "…"

@@ -1,0 +1,199 @@
+"""Folds older turns with a summariser: asks it, piece by piece where there is much to read, and judges what it says.
+
+Fail-open: whatever the summariser does, this comes to a record that says so, and the turn goes on. An answer that is
+empty, refused, cut off, too long, no text, or does not make the request smaller is a failure and is never stored.
+"""
+
+import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from torpor.conversation.budget import BYTES_PER_TOKEN
+from torpor.conversation.folding import Plan, folded, plan_of
+from torpor.conversation.publish import text_of
+from torpor.conversation.state import ConversationState
+from torpor.conversation.steps import Compact
+from torpor.conversation.summary import BadSummary, Carried, CompactionOptions, Proposal, carried, read_proposal
+from torpor.conversation.transcript import transcript
+from torpor.conversation.view import Preamble, View, preamble_of
+from torpor.errors import ProviderError
+from torpor.model.contract import Model, ModelReply, ModelRequest
+from torpor.records.blocks import Block, head_of, text_block
+from torpor.records.bounds import Count
+from torpor.records.journal import CompactionFailed, ContextReplaced, Usage
+from torpor.records.summary import Item, Summary
+
+PART_CHARS: Final = 600
+"""Of one text, call or result, in what a summariser reads."""
+TRIES: Final = 2
+"""Of one piece; the second one when the first answer cannot be used."""
+DEFAULT_PROMPT: Final = """\
+You keep the memory of a conversation between a user and an assistant. You are given the summary so far, the items \
+that are still open, and the turns that are taken out of the conversation. Answer with one JSON object, nothing else:
+{"facts": ["..."], "decisions": ["..."], "entities": ["name or id: what it is"],
+ "open": [{"kind": "correction|denial|question|proposal", "text": "...", "turn": 3}],
+ "closed": [{"id": "i1-2", "turn": 5}]}
+facts: what later turns may need, figures and exact names as they were said; of the summary so far, keep what still \
+holds. open: only what is new: corrections the user made, things the user refused or forbade, questions nobody \
+answered, proposals nobody decided. closed: ids of open items that these turns settled, with the turn that did. Never \
+soften a correction or a refusal, and invent nothing."""
+_ENOUGH: Final = frozenset({"end_turn", "stop_sequence"})
+
+
+class SummariserOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[summary]`` of an agent's file."""
+
+    model: dict[str, Any] = {}
+    """Like ``[model]``; empty for the agent's own. ``kind = "none"`` folds without a model."""
+    prompt: str = DEFAULT_PROMPT
+    """Its system prompt."""
+    max_tokens: Count = 2_048
+    """Of its answer."""
+
+
+class Summariser:
+    """A model that is asked for summaries; shared by an agent's conversations."""
+
+    def __init__(self, options: SummariserOptions, *, model: Model, name: str, window_tokens: int) -> None:
+        """Args: name: of the model.  window_tokens: of the model."""
+        self.model = model
+        self.name = name
+        self.window_tokens = window_tokens
+        self.preamble: Preamble = preamble_of(
+            {
+                "model": name,
+                "max_tokens": options.max_tokens,
+                "system": [{"type": "text", "text": options.prompt}],
+            }
+        )
+
+
+class HistoryFold:
+    """One attempt to fold with a summariser."""
+
+    def __init__(
+        self,
+        summariser: Summariser,
+        *,
+        options: CompactionOptions,
+        limiter: anyio.CapacityLimiter,
+        skills: AbstractSet[str],
+    ) -> None:
+        """Args: skills: keys that may still be loaded."""
+        self._summariser = summariser
+        self._options = options
+        self._limiter = limiter
+        self._skills = skills
+        self._usage = Usage()
+        self._calls = 0
+
+    async def record(self, state: ConversationState, step: Compact) -> ContextReplaced | CompactionFailed:
+        """What came of it. Cancellation: nothing did."""
+        plan, deadline_s = plan_of(state, step.reason), self._options.deadline_s
+        code, detail = "deadline", f"no summary within {deadline_s:g} s"
+        with anyio.move_on_after(deadline_s):
+            try:
+                summary, items = await self._words(state, plan, turn=step.turn)
+                return self._judged(state, plan, summary, items, step)
+            except ProviderError as exc:
+                code, detail = exc.code, str(exc)
+            except BadSummary as exc:
+                code, detail = "bad_summary", str(exc)
+        return CompactionFailed(turn=step.turn, code=code, detail=detail, usage=self._usage, calls=self._calls)
+
+    def _judged(
+        self, state: ConversationState, plan: Plan, summary: Summary, items: Carried, step: Compact
+    ) -> ContextReplaced:
+        """Raises: BadSummary: the request would not get smaller."""
+        made = folded(
+            state,
+            plan,
+            reason=step.reason,
+            summary=summary,
+            carried=items,
+            skills=self._skills,
+            options=self._options,
+            before_tokens=step.tokens,
+        )
+        gone = plan.kept[0].size_bytes
+        if (came := sum(len(memoryview(block)) for block in made.head)) >= gone:
+            raise BadSummary(f"the summary has {came} bytes in place of {gone}, expected less")
+        return msgspec.structs.replace(made, usage=self._usage, model=self._summariser.name, calls=self._calls)
+
+    async def _words(self, state: ConversationState, plan: Plan, *, turn: int) -> tuple[Summary, Carried]:
+        """What is said of the whole: each piece is read with the summary and the items of those before it."""
+        summary, items = state.summary, Carried(items=state.items)
+        pieces = self._pieces(transcript(plan.folded, part_chars=PART_CHARS))
+        for number, piece in enumerate(pieces, 1):
+            said = await self._asked(_question(summary, items.items, piece), name=f"{turn}-fold-{number}")
+            summary = said.summary
+            items = carried(
+                items,
+                said,
+                generation=state.generation + 1,
+                last_turn=plan.folded[-1][0],
+                options=self._options,
+            )
+        return summary, items
+
+    def _pieces(self, turns: Sequence[str]) -> list[str]:
+        """Turns together, as many as the summariser can read at once; one that is too long alone is cut."""
+        room = max(math.floor(self._summariser.window_tokens * self._options.chunk_share) * BYTES_PER_TOKEN, 1)
+        pieces, open_piece = list[str](), ""
+        for turn in turns:
+            for begin in range(0, len(turn), room):
+                part = turn[begin : begin + room]
+                if open_piece and len(open_piece.encode()) + len(part.encode()) > room:
+                    pieces.append(open_piece)
+                    open_piece = ""
+                open_piece += part + "\n\n"
+        return [*pieces, open_piece]
+
+    async def _asked(self, question: str, *, name: str) -> Proposal:
+        """Raises: ProviderError, BadSummary: of the last try."""
+        for attempt in range(1, TRIES + 1):
+            view = View().extended("user", [text_block(question)])
+            request = ModelRequest(call=f"{name}-{attempt}", preamble=self._summariser.preamble, view=view)
+            self._calls += 1
+            try:
+                async with self._limiter:
+                    reply = await self._summariser.model.reply(request, _Unheard())
+                self._usage = _sum(self._usage, reply.usage)
+                return read_proposal(_text(reply), options=self._options)
+            except (ProviderError, BadSummary):
+                if attempt == TRIES:
+                    raise
+        raise BadSummary("the summariser was not asked")
+
+
+class _Unheard:
+    """Implements ``model.contract.ReplySink``: nobody watches a summary being written."""
+
+    def text(self, piece: str) -> None:
+        del piece
+
+    def block(self, block: Block) -> None:
+        del block
+
+
+def _text(reply: ModelReply) -> str:
+    """Raises: BadSummary: the reply is no finished text."""
+    if reply.stop_reason not in _ENOUGH:
+        raise BadSummary(f"the summariser stopped for {reply.stop_reason!r}")
+    if any(head_of(block).type == "tool_use" for block in reply.blocks):
+        raise BadSummary("the summariser called a tool")
+    return text_of(reply.blocks)
+
+
+def _question(summary: Summary, items: Sequence[Item], piece: str) -> str:
+    so_far = msgspec.json.encode(summary).decode()
+    open_items = "\n".join(f"{item.id} ({item.kind.value}): {item.text}" for item in items) or "none"
+    return f"Summary so far:\n{so_far}\n\nOpen items:\n{open_items}\n\nTurns to fold:\n\n{piece}"
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
