@@ -45,13 +45,6 @@ _OF_TURNS_ALONE: Final = (
     "fallback_effort",
     "fallback_max_tokens",
 )
-    "thinking",
-    "effort",
-    "fallback",
-    "fallback_thinking",
-    "fallback_effort",
-    "fallback_max_tokens",
-)
 """Options of an agent's model that a summary does not need."""
 
 _log = structlog.get_logger()
