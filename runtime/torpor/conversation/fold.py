@@ -397,7 +397,7 @@ def _skills_after(
 ) -> tuple[LoadedSkill, ...]:
     """Those whose text is still in the view, in its head or where it was loaded."""
     return tuple(
-        msgspec.structs.replace(skill, head=heads[skill.key]) if skill.key in heads else skill
+        msgspec.structs.replace(skill, head=(heads[skill.key],)) if skill.key in heads else skill
         for skill in skills
         if skill.key not in forgotten
     )

@@ -122,7 +122,7 @@ def shortened(state: ConversationState, *, options: CompactionOptions, before_to
         seqs=(min(state.covered[1], 1), state.covered[1]),
         summary=state.summary,
         items=state.items,
-        skills=tuple(skill.key for skill in state.skills if skill.head is not None),
+        skills=tuple(skill.key for skill in state.skills if skill.head),
         shortened=short,
         before_tokens=before_tokens,
         after_tokens=tokens_of_bytes(state.preamble.size_bytes + view.size_bytes),
@@ -159,8 +159,8 @@ def _in_what_goes(
     }
     found: dict[str, tuple[LoadedSkill, str]] = {}
     for skill in skills:
-        if skill.head is not None:
-            found[skill.key] = (skill, head_of(skill.head).text.partition("\n")[2])
+        if skill.head:
+            found[skill.key] = (skill, head_of(skill.head[0]).text.partition("\n")[2])
         elif skill.call_id in results:
             found[skill.key] = (skill, text_of_result(results[skill.call_id]))
     return found

@@ -58,8 +58,8 @@ class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] = ()
     call_id: CallId = CallId("")
     """Whose result brought the text."""
-    head: Block | None = None
-    """The text as it stands at the beginning of the view, since that result was folded."""
+    head: tuple[Block, ...] = ()
+    """The text as it stands at the beginning of the view, since that result was folded; nothing before."""
 
 
 class TurnState(msgspec.Struct, frozen=True, kw_only=True):

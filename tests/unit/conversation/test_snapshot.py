@@ -49,7 +49,7 @@ STATE = ConversationState(
     fold_failed_us=1_764_500_000_000_001,
     skills=(
         LoadedSkill(key="refunds", digest="d", allowed_tools=("pay", "look")),
-        LoadedSkill(key="visits", digest="e"),
+        LoadedSkill(key="visits", digest="e", head=(text_block("Be on time."),)),
     ),
 )
 
