@@ -12,11 +12,12 @@ import msgspec
 from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import Asked, Life
 from tests.simulation.model import key_of, mark
+from tests.simulation.offers import some_context
 from tests.simulation.world import World
 from tests.support.oracle_evidence import Json, Watch
 from torpor.conversation.publish import event_of
 from torpor.errors import StoreError
-from torpor.records.commands import CancelTurn, Command, Hibernate, SendMessage, Wake
+from torpor.records.commands import CancelTurn, Command, Hibernate, SendMessage, UpdateContext, Wake
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, WhenBusy
@@ -52,13 +53,13 @@ class Client:
         """Do what clients do, and return when everything sent was answered."""
         rng = self._world.rng
         actions: tuple[Callable[[], Awaitable[None]], ...]
-        actions = (self._send, self._cancel, self._hibernate, self._reload, self._wake)
+        actions = (self._send, self._cancel, self._hibernate, self._reload, self._wake, self._update_context)
         while self._sent < self._world.plan.sends and self._world.is_stormy:
             self._nudges.clear()
             self._nudged = anyio.Event()
             with anyio.move_on_after(rng.choice((0.0, 0.05, 0.5, 2.0, 5.0)) * rng.random()):
                 await self._nudged.wait()
-            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1))[0]
+            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1, 4))[0]
             await action()
         self.is_done = True
 
@@ -202,6 +203,9 @@ class Client:
             self._world.saw(Sight.HIBERNATION_REFUSED)
         if is_followed:
             await self._send()
+
+    async def _update_context(self) -> None:
+        await self._ask(UpdateContext(principal=self.name, context=some_context(self._world)), patience_s=10.0)
 
     async def _wake(self) -> None:
         await self._ask(Wake(), patience_s=10.0)

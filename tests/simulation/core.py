@@ -14,6 +14,7 @@ from torpor.records.journal import (
     ToolFinished,
     TurnCancelled,
     TurnFailed,
+    TurnPrepared,
 )
 from torpor.store.contract import Lease
 from torpor.store.requests import Acquire, Append, AskHead, CommitCore, Outcome, PutSnapshot, Release, Renew, Request
@@ -163,6 +164,11 @@ def _met(record: JournalRecord) -> Iterator[str]:
     match record:
         case ToolFinished():
             yield f"outcome:{record.outcome}"
+            said = bytes(record.block)
+            yield from (f"sight:{sight}" for words, sight in _TOLD.items() if words in said)
+        case TurnPrepared():
+            told = (record.signal, Sight.CONTEXT_SHOWN), (record.withheld, Sight.CONTEXT_WITHHELD)
+            yield from (f"sight:{sight}" for what, sight in (*told, (record.turn_only, Sight.POLICY_SHOWN)) if what)
         case AttemptStarted():
             yield f"attempt:{record.step}"
         case MessageReceived():
@@ -173,6 +179,17 @@ def _met(record: JournalRecord) -> Iterator[str]:
             yield f"failed:{record.code}"
         case _:
             pass
+
+
+_TOLD = {
+    b"is switched off": Sight.TOOL_OFF,
+    b"is no longer there. Nothing": Sight.TOOL_GONE,
+    b"that the skills in use": Sight.TOOL_NOT_ALLOWED,
+    b"is already loaded": Sight.SKILL_KNOWN,
+    b"is available, expected one as it is listed": Sight.SKILL_UNAVAILABLE,
+    b": About ": Sight.SKILL_FOUND,
+}
+"""What results say, by some of their words."""
 
 
 def _brief(record: JournalRecord) -> str:

@@ -74,6 +74,11 @@ class Fault(StrEnum):
     PROBE_UNKNOWN = "probe_unknown"
     HOME_CHANGED = "home_changed"
     """A life starts with another prompt, and without one of the tools."""
+    FLAG_FLIPPED = "flag_flipped"
+    FLAGS_ASKED = "flags_asked"
+    """What is decided is not known yet, and has to be waited for."""
+    SKILL_EDITED = "skill_edited"
+    """Another edition, or none."""
     EVENT_DROPPED = "event_dropped"
     """The bus is a hint."""
     DUPLICATE_SEND = "duplicate_send"
@@ -107,6 +112,15 @@ class Sight(StrEnum):
     PROBE_NEVER = "probe_never"
     RESULT_READ_ON = "result_read_on"
     RELOADED = "reloaded"
+    TOOL_OFF = "tool_off"
+    TOOL_GONE = "tool_gone"
+    TOOL_NOT_ALLOWED = "tool_not_allowed"
+    SKILL_KNOWN = "skill_known"
+    SKILL_UNAVAILABLE = "skill_unavailable"
+    SKILL_FOUND = "skill_found"
+    CONTEXT_SHOWN = "context_shown"
+    CONTEXT_WITHHELD = "context_withheld"
+    POLICY_SHOWN = "policy_shown"
 
 
 _ABOUT = {
@@ -168,6 +182,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_min_bytes: int
     snapshot_share: float
     group_limit: int
+    is_restricted: bool
+    """Whether the tools that a loaded skill allows are the only ones."""
+    index_budget_tokens: int
+    excerpts_tokens: int
+    context_expiry_s: float
 
 
 def plan_of(rng: Random) -> Plan:
@@ -200,4 +219,8 @@ def plan_of(rng: Random) -> Plan:
         snapshot_min_bytes=rng.choice((1, 1, 3000)),
         snapshot_share=rng.choice((0.0, 0.5)),
         group_limit=rng.choice((1, 256)),
+        is_restricted=rng.random() < 0.3,
+        index_budget_tokens=rng.choice((20, 2_000)),
+        excerpts_tokens=rng.choice((70, 2_000)),
+        context_expiry_s=rng.choice((10.0, 1_800.0)),
     )

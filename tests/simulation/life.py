@@ -15,7 +15,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.world import START_US, World
 from tests.support.oracle_evidence import Command as Noted
 from torpor.errors import TorporError
-from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, SendMessage
+from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, SendMessage, UpdateContext
 from torpor.records.ids import ConversationKey
 from torpor.supervisor.registry import Supervisor
 
@@ -182,7 +182,7 @@ class Life:
             moment=self.world.moment(),
             life=self.name,
             conversation=key.conversation,
-            kind={SendMessage: "send", CancelTurn: "cancel", Hibernate: "hibernate"}.get(type(command), "wake"),
+            kind=_KINDS.get(type(command), "wake"),
             posted_s=self.world.now_s(),
             allowed_s=ANSWER_WITHIN_S,
         )
@@ -229,6 +229,9 @@ class Life:
 
     def __repr__(self) -> str:
         return f"<Life {self.name} dead={self.is_dead}>"
+
+
+_KINDS = {SendMessage: "send", UpdateContext: "context", CancelTurn: "cancel", Hibernate: "hibernate"}
 
 
 def _plain(answer: object) -> object:

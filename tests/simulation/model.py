@@ -36,7 +36,8 @@ DEADLINE_S = 6.0
 MARK: Final = re.compile(r"\[(c\d+):")
 """How every message of a client begins."""
 _HANDLE: Final = re.compile(r"read_result with handle=\W+([0-9a-f]{64})")
-_TOOLS: Final = ("look", "look", "pay", "book", "ship", "file")
+_TOOLS: Final = ("look", "look", "pay", "book", "ship", "file", "load_skill", "load_skill", "search_skills")
+_SKILLS: Final = ("refunds", "refunds", "visits", "manners", "magic")
 _SLOW_BLOCKS: Final = 6
 """The others of a reply come at once."""
 _PASSING: Final = (ProviderUnavailable, Overloaded, RateLimited, StreamLost)
@@ -47,8 +48,12 @@ _WORDS: Final = ("well", "then", "maybe", "so", "about that", "done", "hm")
 class SimModel:
     """Implements ``model.contract.Model`` for one life."""
 
-    def __init__(self, life: Life, *, holders: Callable[[ConversationKey], tuple[str, int]]) -> None:
+    def __init__(
+        self, life: Life, *, holders: Callable[[ConversationKey], tuple[str, int]], stir: Callable[[], None]
+    ) -> None:
+        """Args: stir: changes the world while the model thinks."""
         self._life = life
+        self._stir = stir
         self._holders = holders
 
     def request_fields(self) -> dict[str, Any]:
@@ -59,6 +64,7 @@ class SimModel:
         call = self._noted(request)
         world.note(life.name, "model asked", call=call.call, conversation=call.conversation)
         life.reach("model.asked")
+        self._stir()
         await self._take_time()
         if world.roll(Fault.MODEL_CRASHED):
             raise SimulatedCrash("the adapter gave up")
@@ -174,6 +180,10 @@ class SimModel:
         if world.roll(Fault.MODEL_BAD_INPUT):
             arguments = world.rng.choice(([1], "text", None, {"which": 1}, {"what": 1}, {}))
         name = "dance" if world.roll(Fault.MODEL_UNKNOWN_TOOL) else world.rng.choice(_TOOLS)
+        if name == "load_skill":
+            return self._use(name, {"name": world.rng.choice(_SKILLS)})
+        if name == "search_skills":
+            return self._use(name, {"query": world.rng.choice(_SKILLS)})
         return self._use(name, arguments)
 
     def _use(self, name: str, arguments: Any) -> Json:

@@ -18,11 +18,15 @@ from torpor.actor.mailbox import Mailbox
 from torpor.conversation import fold
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import Rest, RunTools
+from torpor.flags.contract import Decided
 from torpor.records.commands import Receipt
 from torpor.records.journal import Effect, MessageReceived, TurnRefused, WhenBusy
 from torpor.store.in_memory import MemoryCore
 from torpor.store.requests import PutSnapshot
+from torpor.turn import prepare
 from torpor.turn.model_call import ReplySoFar
+from torpor.turn.permits import Permits
+from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import ToolBatch
 
 
@@ -160,7 +164,55 @@ def refusal_stays_in_view() -> AbstractContextManager[object]:
     return patch.dict(fold._FOLDS, {TurnRefused: refused})
 
 
+def turn_only_stays_in_view() -> AbstractContextManager[object]:
+    """What was for one turn alone is asked again with every later request."""
+
+    def left_behind(state: ConversationState, turn: TurnState, what: str) -> Any:
+        return fold._round_closed(state.view, turn, what)
+
+    return patch.object(fold, "_left_behind", left_behind)
+
+
+def tool_runs_though_off() -> AbstractContextManager[object]:
+    """What a turn offers may be called until it ends."""
+    return patch.object(Decided, "is_on", lambda self, key: key.startswith("tool.") or key not in self._off)
+
+
+def skill_loads_twice() -> AbstractContextManager[object]:
+    """Nobody looks whether the conversation has the text already."""
+    made = TurnSkills.__init__
+
+    def forgetful(self: TurnSkills, **named: Any) -> None:
+        made(self, **{**named, "loaded": ()})
+
+    return patch.object(TurnSkills, "__init__", forgetful)
+
+
+def skill_is_no_restriction() -> AbstractContextManager[object]:
+    """What a skill says of tools is advice, whatever the agent's definition says."""
+    made = Permits.__init__
+
+    def lenient(self: Permits, **named: Any) -> None:
+        made(self, **{**named, "is_restricted": False})
+
+    return patch.object(Permits, "__init__", lenient)
+
+
+def context_of_before() -> AbstractContextManager[object]:
+    """A new context is for the turn after the next one."""
+    told = prepare._signal
+
+    def stale(state: ConversationState, *rest: Any, **named: Any) -> Any:
+        version = max(state.context_version - 1, 0)
+        return told(msgspec.structs.replace(state, context_version=version), *rest, **named)
+
+    return patch.object(prepare, "_signal", stale)
+
+
 _SNAPSHOTS: Final = {"snapshot_min_bytes": 1, "snapshot_share": 0.0, "clients": 3, "conversations": 1}
+_TALK: Final = {"clients": 3, "conversations": 1, "sends": 6, "step_limit": 25}
+_RESTRICTED: Final = {**_TALK, "is_restricted": True}
+_GRACE: Final = {**_TALK, "cancel_grace_s": 2.0}
 _PAUSES: Final = {"weight": {Fault.PAUSED: 1.0}, "misfortune_every_s": 2.0}
 
 PLANTED: Final = {
@@ -169,11 +221,16 @@ PLANTED: Final = {
     "unfenced_snapshot": Planted(unfenced_snapshot, "stale_snapshot", 150, dwells={**_SNAPSHOTS, **_PAUSES}),
     "no_dedupe": Planted(no_dedupe, "message_twice", 30),
     "write_without_tool_started": Planted(write_without_tool_started, "write_before_started", 30),
-    "result_lost_on_cancel": Planted(result_lost_on_cancel, "result_lost", 100),
+    "result_lost_on_cancel": Planted(result_lost_on_cancel, "result_lost", 200, dwells=_GRACE),
     "event_number_reused": Planted(event_number_reused, "event_number_reused", 60),
     "mailbox_not_checked_on_hibernate": Planted(mailbox_not_checked_on_hibernate, "no_answer", 150, dwells=_SNAPSHOTS),
     "due_mark_missing": Planted(due_mark_missing, "due_mark", 10),
     "steer_placed_by_seq": Planted(steer_placed_by_seq, "view", 30),
-    "retried_after_text": Planted(retried_after_text, "retried_after_text", 30),
+    "retried_after_text": Planted(retried_after_text, "retried_after_text", 100),
     "refusal_stays_in_view": Planted(refusal_stays_in_view, "view", 30),
+    "turn_only_stays_in_view": Planted(turn_only_stays_in_view, "view", 10),
+    "tool_runs_though_off": Planted(tool_runs_though_off, "tool_off", 60),
+    "skill_loads_twice": Planted(skill_loads_twice, "skill_twice", 100, dwells=_TALK),
+    "skill_is_no_restriction": Planted(skill_is_no_restriction, "tool_not_allowed", 100, dwells=_RESTRICTED),
+    "context_of_before": Planted(context_of_before, "context", 50),
 }

@@ -26,6 +26,7 @@ from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import ANSWER_WITHIN_S, Engine, Life
 from tests.simulation.media import Medium, MemoryMedium, SqliteMedium
 from tests.simulation.model import DEADLINE_S, SimModel, key_of
+from tests.simulation.offers import Switches, surroundings_of
 from tests.simulation.planted import Planted
 from tests.simulation.ports import SimBus, SimClock, SimIds
 from tests.simulation.tools import Ledger, SimulatedCrash, toolbox_of
@@ -78,6 +79,7 @@ class Simulation:
         self.world = world
         self.medium = medium
         self.ledger = Ledger(world, holders=medium.holder)
+        self.switches = Switches(world)
         self.stepper = Stepper()
         self._processes = processes
         self._lives: dict[int, Life] = {}
@@ -195,9 +197,19 @@ class Simulation:
             has_changed = self.world.roll(Fault.HOME_CHANGED)
             system = f"You are a clerk, as of {life.name}." if has_changed else "You are a clerk."
             agent = Agent(
-                AgentDefinition(name="clerk", system=system, model=_MODEL, default=True),
-                model=SimModel(life, holders=self.medium.holder),
-                toolbox=toolbox_of(life, self.ledger, without="file" if has_changed else ""),
+                AgentDefinition(
+                    name="clerk",
+                    system=system,
+                    model=_MODEL,
+                    default=True,
+                    skill_tools="restriction" if plan.is_restricted else "advice",
+                    policies=("*",),
+                ),
+                model=SimModel(life, holders=self.medium.holder, stir=self.switches.stir),
+                toolbox=toolbox_of(
+                    life, self.ledger, without=self.world.rng.choice(("file", "look")) if has_changed else ""
+                ),
+                index_budget_tokens=plan.index_budget_tokens,
             )
             parts = ActorParts(
                 store=store,  # type: ignore[arg-type]  # stands for one, method by method
@@ -208,6 +220,7 @@ class Simulation:
                 limiter=anyio.CapacityLimiter(2),
                 steps=StepOptions(step_limit=plan.step_limit),
                 retry=RetryOptions(retries_max=plan.retries_max, base_s=0.2, pause_max_s=2.0),
+                surroundings=surroundings_of(life, self.switches),
                 turn=TurnOptions(model_deadline_s=DEADLINE_S, cancel_grace_s=plan.cancel_grace_s),
                 actor=ActorOptions(
                     mailbox_capacity=plan.mailbox_capacity,
@@ -229,6 +242,7 @@ class Simulation:
     def _collect(self) -> None:
         evidence = self.world.evidence
         evidence.journals = self.medium.journals()
+        evidence.is_restricted = self.world.plan.is_restricted
         evidence.has_leases = self.medium.has_leases
         evidence.attempts_max = StepOptions().attempts_max
         evidence.retries_max = self.world.plan.retries_max

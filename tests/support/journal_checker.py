@@ -23,6 +23,8 @@ PUBLIC_KINDS = {
     "model_failed": "model.failed",
     "tool_started": "tool.started",
     "tool_finished": "tool.finished",
+    "context_changed": "context.changed",
+    "skill_loaded": "skill.loaded",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",
     "turn_cancelled": "turn.cancelled",
@@ -187,7 +189,7 @@ def account_of(journal: Journal) -> Account:
             _take(account, open_turn, record, record["messages"])
         elif kind == "late_result":
             _late(account, record, where)
-        elif kind not in {"conversation_created", "preamble_changed"}:
+        elif kind not in {"conversation_created", "preamble_changed", "context_changed", "flags_pinned"}:
             if open_turn is None or open_turn.number != record.get("turn", 0):
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
                 continue

@@ -12,6 +12,7 @@ from tests.support.oracle_clients import judge_clients
 from tests.support.oracle_effects import judge_effects
 from tests.support.oracle_evidence import Evidence, Violation
 from tests.support.oracle_models import judge_models
+from tests.support.oracle_offers import judge_offers
 
 
 def judge(evidence: Evidence) -> list[Violation]:
@@ -27,6 +28,7 @@ def judge(evidence: Evidence) -> list[Violation]:
         found.extend(judge_clients(case))
         found.extend(judge_models(case))
         found.extend(judge_effects(case))
+        found.extend(judge_offers(case))
     return found
 
 

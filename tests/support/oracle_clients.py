@@ -74,6 +74,16 @@ def _answers(case: Case) -> Iterator[Violation]:
             turn = case.story.turns.get(command.value)
             if turn is None or case.durable(turn.end_seq) > command.answered:
                 yield case.broken("cancel_without_end", f"{what} was answered before turn {command.value} had ended")
+        if command.kind == "context" and command.answered and not command.error:
+            told = (
+                record["seq"]
+                for record in case.story.records
+                if record["kind"] == "context_changed" and record["version"] == command.value
+            )
+            if not any(case.durable(seq) <= command.answered for seq in told):
+                yield case.broken(
+                    "ack_before_commit", f"{what} was answered before version {command.value} was durable"
+                )
 
 
 def _published(case: Case) -> Iterator[Violation]:
@@ -196,6 +206,10 @@ def event_of(record: Json) -> Json:
             body = _only(record, "call_id", "name", "effect")
         case "tool_finished":
             body = _only(record, "call_id", "name", "outcome")
+        case "context_changed":
+            body = _only(record, "version", "context", "principal")
+        case "skill_loaded":
+            body = _only(record, "skill")
         case "late_result":
             body = _only(record, "call_id", "name", "of_turn", "outcome")
         case "turn_cancelled":
@@ -218,6 +232,8 @@ _EVENT_TYPES = {
     "model_failed": "model.failed",
     "tool_started": "tool.started",
     "tool_finished": "tool.finished",
+    "context_changed": "context.changed",
+    "skill_loaded": "skill.loaded",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",
     "turn_cancelled": "turn.cancelled",

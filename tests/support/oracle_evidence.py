@@ -149,6 +149,26 @@ class ToolStep:
 
 
 @dataclass(slots=True, kw_only=True)
+class Switched:
+    """A flag was flipped, for everybody."""
+
+    moment: int
+    key: str
+    """``tool.pay``, ``skill.refunds``."""
+    is_on: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Shelved:
+    """A skill was put in place of what was there."""
+
+    moment: int
+    skill: str
+    digest: str
+    """Of its text; empty when it is gone."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Command:
     """What a client asked of a process, and what it heard."""
 
@@ -156,7 +176,7 @@ class Command:
     life: str
     conversation: str
     kind: str
-    """``send``, ``cancel``, ``hibernate`` or ``wake``."""
+    """``send``, ``context``, ``cancel``, ``hibernate`` or ``wake``."""
     message_id: str = ""
     text: str = ""
     posted_s: float = 0.0
@@ -202,6 +222,8 @@ class Evidence:
     deltas: list[Delta] = field(default_factory=list)
     model_calls: list[ModelCall] = field(default_factory=list)
     tool_steps: list[ToolStep] = field(default_factory=list)
+    switched: list[Switched] = field(default_factory=list)
+    shelved: list[Shelved] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
     journals: list[Journal] = field(default_factory=list)
@@ -213,6 +235,8 @@ class Evidence:
     """Model calls of one turn, repeats not counted."""
     queue_max: int = 32
     """Messages that may wait."""
+    is_restricted: bool = False
+    """Whether what a loaded skill says of tools binds the agent."""
     unanswered: list[str] = field(default_factory=list)
     """What the clients never got an answer to, although they asked until the end."""
 

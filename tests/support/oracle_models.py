@@ -67,7 +67,10 @@ def _requests(case: Case) -> Iterator[Violation]:
         life = commit.life if commit else ""
         calls = [call for call in case.model_calls if (call.call, call.life) == (request.call, life)]
         # An incarnation whose commit failed may have asked something else under the same name.
-        calls = [call for call in calls if call.link == request.link]
+        incarnation = case.incarnation_at(commit.moment) if commit else 0
+        calls = [
+            call for call in calls if call.link == request.link and case.incarnation_at(call.moment) == incarnation
+        ]
         for call in calls:
             if call.body != request.body:
                 yield case.broken("view", f"call {call.call} sent {call.body!r}, the journal says {request.body!r}")

@@ -13,7 +13,15 @@ from tests.support.oracle_evidence import Journal, Json, Row, Violation
 
 PUBLIC_KINDS = frozenset(
     {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
-    | {"late_result", "turn_finished", "turn_cancelled", "turn_failed", "turn_refused"}
+    | {
+        "context_changed",
+        "skill_loaded",
+        "late_result",
+        "turn_finished",
+        "turn_cancelled",
+        "turn_failed",
+        "turn_refused",
+    }
 )
 TURN_ENDS = frozenset({"turn_finished", "turn_cancelled", "turn_failed", "turn_refused"})
 FINAL = frozenset({"end_turn", "stop_sequence", "tool_use", "max_tokens"})
@@ -84,6 +92,10 @@ class Turn:
     """The model call that the end of the turn left without a reply."""
     partial: str = ""
     """What was kept of it."""
+    turn_only: list[Json] = field(default_factory=list)
+    """Said in this turn and no later one."""
+    offered: frozenset[str] = frozenset()
+    """Names of the tools that its requests offer."""
     is_interrupted: bool = False
     """A message asked to be next, so nothing new may begin."""
 
@@ -183,7 +195,18 @@ class Story:
     def _conversation_created(self, record: Json, seq: int) -> None:
         pass
 
+    def _context_changed(self, record: Json, seq: int) -> None:
+        pass  # what it means to later turns is judged elsewhere, and so it is with the other two
+
+    def _flags_pinned(self, record: Json, seq: int) -> None:
+        pass
+
+    def _skill_loaded(self, record: Json, seq: int) -> None:
+        self._running(record, seq)
+
     def _preamble_changed(self, record: Json, seq: int) -> None:
+        if self._turn is not None:
+            self._broken("journal_order", seq, f"the preamble changes in turn {self._turn.number}")
         digest = hashlib.sha256(canonical(record["body"])).hexdigest()
         if digest != record["digest"]:
             self._broken("digest", seq, f"the preamble's digest is {digest}, recorded {record['digest']}")
@@ -214,7 +237,9 @@ class Story:
             self._broken("message_order", seq, f"the turn takes {messages}, waiting are {waiting}")
         base = [{"role": message["role"], "content": list(message["content"])} for message in self._messages]
         turn = self.turns[number] = Turn(number, list(messages), seq, base=base, base_notes=self._notes)
-        blocks = [*self._notes, *self._take(messages, number)]
+        turn.turn_only = record.get("turn_only", [])
+        turn.offered = frozenset(tool["name"] for tool in self._preamble.get("tools", ()))
+        blocks = [*self._notes, *record.get("signal", []), *self._take(messages, number), *turn.turn_only]
         self._notes = []
         self._say("user", blocks)
         self._turn = turn
@@ -334,12 +359,14 @@ class Story:
         if turn.reply is None or turn.open_calls or turn.note or turn.stop_reason not in FINAL:
             self._broken("journal_order", seq, f"turn {turn.number} finishes without a final reply")
         self._close_round(turn, seq)
+        self._leave_behind(turn)
         self._end(turn, record, seq)
 
     def _turn_cancelled(self, record: Json, seq: int) -> None:
         if (turn := self._running(record, seq)) is None:
             return
         self._close_round(turn, seq)
+        self._leave_behind(turn)
         turn.cut_call = turn.call
         turn.partial = "".join(block.get("text", "") for block in record.get("partial", []))
         self._say("assistant", record.get("partial", []))
@@ -357,6 +384,13 @@ class Story:
         self._messages = turn.base
         self._notes = [*turn.base_notes, *self._notes, record["note"]]
         self._end(turn, record, seq)
+
+    def _leave_behind(self, turn: Turn) -> None:
+        """What was for this turn alone is said no more; told from equal words of others by being the same object."""
+        for message in self._messages[len(turn.base) - 1 if turn.base else 0 :]:
+            message["content"] = [
+                block for block in message["content"] if not any(block is gone for gone in turn.turn_only)
+            ]
 
     def _end(self, turn: Turn, record: Json, seq: int) -> None:
         turn.end_seq, turn.end = seq, record["kind"]

@@ -1,0 +1,183 @@
+"""What turns offered and allowed: flags, skills and the working context, by the journal and by what was really so.
+
+A flag or a skill that was the same from the moment the model asked for a call until something came of it leaves no room
+for doubt; one that changed in between may have been looked at before or after.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from html import unescape
+
+from tests.support.oracle_case import NEVER, Case
+from tests.support.oracle_evidence import Json, Violation
+
+ALWAYS_OFFERED = frozenset({"read_result"})
+ENGINE_TOOLS = frozenset({"read_result", "load_skill", "read_skill_file", "search_skills"})
+_HIDDEN = "for nobody's eyes"
+
+
+def judge_offers(case: Case) -> Iterator[Violation]:
+    yield from _Walk(case).violations()
+    yield from _runs(case)
+
+
+class _Walk:
+    """The journal from its first record to its last."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._off = frozenset[str]()
+        self._pinned: list[Json] = []
+        self._context: Json = {}
+        self._version = 0
+        self._preamble: Json = {}
+        self._skills: dict[str, tuple[str, list[str]]] = {}
+        """Digest and allowed tools of those in the view."""
+        self._base_skills: dict[str, tuple[str, list[str]]] = {}
+        self._replied = 0
+        """Moment at which the model had asked for the calls of the open round."""
+        self._binding: dict[str, tuple[str, list[str]]] = {}
+        """Skills in the view when it did."""
+
+    def violations(self) -> Iterator[Violation]:
+        for record in self._case.story.records:
+            step = getattr(self, f"_{record['kind']}", None)
+            if step is not None:
+                yield from step(record)
+
+    def _broken(self, kind: str, record: Json, fact: str) -> Violation:
+        return self._case.broken(kind, f"record {record['seq']}: {fact}")
+
+    def _flags_pinned(self, record: Json) -> Iterator[Violation]:
+        if record["decisions"] == self._pinned:
+            yield self._broken("flags_pinned", record, "the same decisions are pinned again")
+        self._pinned = record["decisions"]
+        self._off = frozenset(each["key"] for each in self._pinned if not each["value"])
+
+    def _preamble_changed(self, record: Json) -> Iterator[Violation]:
+        self._preamble = record["body"]
+        yield from ()
+
+    def _context_changed(self, record: Json) -> Iterator[Violation]:
+        before, self._context = _selection(self._context), record["context"]
+        version = self._version + (_selection(self._context) != before or not self._version)
+        if record["version"] != version:
+            yield self._broken("context", record, f"its version is {record['version']}, expected {version}")
+        self._version = version
+
+    def _turn_prepared(self, record: Json) -> Iterator[Violation]:
+        self._base_skills = dict(self._skills)
+        tools = {tool["name"] for tool in self._preamble["tools"]} - ALWAYS_OFFERED
+        index = "".join(block["text"] for block in self._preamble["system"][1:])
+        offered = {f"tool.{name}" for name in tools}
+        offered |= {key for key in self._off if key.startswith("skill.") and f'"{key[6:]}"' in index}
+        if offered & self._off:
+            yield self._broken("off_offered", record, f"{sorted(offered & self._off)} are off")
+        signal = "".join(block["text"] for block in record.get("signal", []))
+        if _HIDDEN in unescape(signal):
+            yield self._broken("context", record, "it shows what the agent may not see")
+        if signal and (f'version="{self._version}"' not in signal or not self._shows(signal)):
+            yield self._broken("context", record, f"{signal!r} is not version {self._version}, {self._context}")
+
+    def _shows(self, signal: str) -> bool:
+        """Whether the signal is what was told last, all of it, and nothing of the record that is not selected."""
+        screen, record = self._context.get("screen"), self._context.get("record")
+        is_seen = screen is not None and screen.get("label") != "secret"
+        shown_screen = f">{screen['text']}</screen>" if screen is not None and is_seen else ""
+        shown_record = f'id="{record["id"]}"' if record is not None else ""
+        said = unescape(signal)
+        return (
+            shown_screen in said
+            and shown_record in said
+            and (is_seen or "<screen" not in said)
+            and (record is not None or "<record" not in said)
+        )
+
+    def _model_replied(self, record: Json) -> Iterator[Violation]:
+        self._replied = replied_at(self._case, record)
+        self._binding = dict(self._skills)
+        yield from ()
+
+    def _tool_started(self, record: Json) -> Iterator[Violation]:
+        lists = [allowed for _, allowed in self._binding.values() if allowed]
+        if not self._case.evidence.is_restricted or not lists or record["name"] in ENGINE_TOOLS:
+            return
+        joined = [allowed for _, allowed in self._skills.values()]  # a later attempt also knows what the first loaded
+        if record["name"] not in {name for allowed in lists + joined for name in allowed}:
+            yield self._broken("tool_not_allowed", record, f"{record['name']} is in none of {lists}")
+
+    def _tool_finished(self, record: Json) -> Iterator[Violation]:
+        following = self._case.story.records[record["seq"] : record["seq"] + 1]
+        has_loaded = bool(following) and following[0]["kind"] == "skill_loaded"
+        has_loaded = has_loaded and following[0]["call_id"] == record["call_id"]
+        text = record["block"].get("content", "")
+        brings_one = record["name"] == "load_skill" and text.startswith("Skill ") and ", version " in text[:80]
+        if brings_one is not has_loaded:
+            yield self._broken("skill_untold", record, f"{text!r} with a record of a skill: {has_loaded}")
+        elif has_loaded and not text.startswith(
+            f"Skill {following[0]['skill']}, version {following[0]['digest'][:12]}:"
+        ):
+            yield self._broken("skill_untold", record, f"{text!r} for {following[0]['digest']}")
+
+    def _skill_loaded(self, record: Json) -> Iterator[Violation]:
+        skill, digest = record["skill"], record["digest"]
+        if self._skills.get(skill, ("", []))[0] == digest:
+            yield self._broken("skill_twice", record, f"{skill} is in the view in this version")
+        self._skills[skill] = (digest, record.get("allowed_tools", []))
+        durable = self._case.durable(record["seq"])
+        if _was_off(self._case, f"skill.{skill}", self._replied, durable):
+            yield self._broken("skill_off", record, f"{skill} was off all the time")
+        if digest not in _shelved(self._case, skill, self._replied, durable):
+            yield self._broken("skill_stale", record, f"{skill} was never of that version then")
+
+    def _turn_refused(self, record: Json) -> Iterator[Violation]:
+        self._skills = dict(self._base_skills)
+        yield from ()
+
+
+def _runs(case: Case) -> Iterator[Violation]:
+    """No tool runs that its turn does not offer, or that is off from the reply that asks for it on."""
+    asked = {
+        block["id"]: replied_at(case, record)
+        for record in case.story.records
+        if record["kind"] == "model_replied"
+        for block in record["blocks"]
+        if block["type"] == "tool_use"
+    }
+    for step in case.tool_steps:
+        call = case.story.calls.get(step.call_id)
+        if step.what != "started" or call is None or call.name != step.tool:
+            continue
+        if step.tool not in case.story.turns[call.turn].offered:
+            yield case.broken("tool_not_offered", f"{step.tool} ran in turn {call.turn}, which does not offer it")
+        if _was_off(case, f"tool.{step.tool}", asked[step.call_id], step.moment):
+            yield case.broken("tool_off", f"call {step.call_id} ran {step.tool}, which was off since it was asked for")
+
+
+def replied_at(case: Case, record: Json) -> int:
+    """When the model had said what a reply's record holds; ``NEVER`` when nobody noted it."""
+    commit = case.commit_of(record["seq"])
+    life = commit.life if commit else ""
+    ended = (call.ended for call in case.model_calls if (call.call, call.life) == (record["call"], life) and call.ended)
+    return max((moment for moment in ended if moment <= case.durable(record["seq"])), default=NEVER)
+
+
+def _was_off(case: Case, key: str, since: int, until: int) -> bool:
+    """Whether a flag was off from one moment to another without a break."""
+    changes = [change for change in case.evidence.switched if change.key == key]
+    place = bisect_right(changes, since, key=lambda change: change.moment)
+    if not place or changes[place - 1].is_on or since > until:
+        return False
+    return not any(change.is_on for change in changes[place:] if change.moment <= until)
+
+
+def _shelved(case: Case, skill: str, since: int, until: int) -> set[str]:
+    """The versions that a skill had between two moments."""
+    changes = [change for change in case.evidence.shelved if change.skill == skill]
+    place = bisect_right(changes, since, key=lambda change: change.moment)
+    return {change.digest for change in changes[max(place - 1, 0) :] if change.moment <= until}
+
+
+def _selection(context: Json) -> tuple[str, str] | None:
+    record = context.get("record")
+    return (record["type"], record["id"]) if record is not None else None
