@@ -26,11 +26,15 @@ from torpor.gateway.auth import Authenticator, Scope, mint
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
 from torpor.home import load_home
+from torpor.jobs.contract import JobHandler
+from torpor.jobs.operated import OperatedJobs
+from torpor.jobs.runner import JobRunner
 from torpor.model.contract import Model
 from torpor.model.registry import ModelRegistry
 from torpor.settings import Settings
 from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
+from torpor.store.job_contract import JobStore
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.contract import Toolbox
@@ -54,6 +58,9 @@ class Wrapping(msgspec.Struct, frozen=True, kw_only=True):
     toolbox: Callable[[Toolbox], Toolbox] = _as_it_is
     gateway: Callable[[Ports], Ports] = _as_it_is
     """What sessions talk to."""
+    jobs: Callable[[JobStore], JobStore] = _as_it_is
+    job_handlers: Mapping[str, JobHandler] = msgspec.field(default_factory=dict)
+    """By kind, beside those of the engine."""
 
 
 _NOTHING: Final = Wrapping()
@@ -89,7 +96,7 @@ async def running(
             host=settings.gateway.host if host is None else host,
             port=settings.gateway.port if port is None else port,
         )
-        ports = Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus)
+        ports = Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus, jobs=engine.jobs)
         async with open_gateway(
             ports=wrapping.gateway(ports),
             authenticator=authenticator,
@@ -109,6 +116,7 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     agents: Agents
     supervisor: Supervisor
+    jobs: OperatedJobs
 
 
 @asynccontextmanager
@@ -129,6 +137,9 @@ async def _engine(
     async with open_sqlite(data, options=settings.store) as opened:
         store = wrapping.store(opened)
         bus = wrapping.bus(LocalBus())
+        holder = f"{os.getpid()}-{ids.new_id()}"
+        job_store = wrapping.jobs(opened.job_store)
+        runner = JobRunner(job_store, clock=clock, options=settings.jobs, holder=holder)
         parts = ActorParts(
             store=store,
             bus=bus,
@@ -142,15 +153,17 @@ async def _engine(
             compaction=settings.compaction,
             actor=settings.actor,
             surroundings=home.surroundings,
+            jobs_added=runner.wake,
         )
-        holder = f"{os.getpid()}-{ids.new_id()}"
-        async with (
-            home.running(),
-            Supervisor(parts, holder=holder, options=settings.supervisor).running() as supervisor,
-        ):
+        supervisor = Supervisor(parts, holder=holder, options=settings.supervisor)
+        for kind, handler in wrapping.job_handlers.items():
+            runner.serve(kind, handler)
+        # Jobs speak to conversations, so they end before them.
+        async with home.running(), supervisor.running(), runner.running():
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
-            yield _Engine(store=store, bus=bus, agents=home.agents, supervisor=supervisor)
+            jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake)
+            yield _Engine(store=store, bus=bus, agents=home.agents, supervisor=supervisor, jobs=jobs)
 
 
 def model_registry(settings: Settings, *, clock: Clock, environ: Mapping[str, str]) -> ModelRegistry:

@@ -107,7 +107,7 @@ async def gateway_house(**options: Any) -> AsyncIterator[House]:
     clock, world = ManualClock(), World()
     everything = GatewayOptions(**{"port": 0, "close_deadline_s": 0.5, **options})
     async with open_gateway(
-        ports=Ports(conversations=world, journals=world, bus=world.bus),
+        ports=Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs),
         authenticator=Authenticator(SECRET, clock=clock, leeway_s=everything.token_leeway_s),
         clock=clock,
         options=everything,

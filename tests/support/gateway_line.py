@@ -57,7 +57,7 @@ class Line:
         self.options = options or GatewayOptions()
         self.outbox = Outbox(self.options)
         self.session = Session(
-            ports=Ports(conversations=world, journals=world, bus=world.bus),
+            ports=Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs),
             authenticator=Authenticator(SECRET, clock=self.clock, leeway_s=self.options.token_leeway_s),
             outbox=self.outbox,
             tasks=tasks,

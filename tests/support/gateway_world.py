@@ -6,12 +6,13 @@ a read can be held open, so that a test can do something in the middle of it.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import anyio
 import msgspec
 
 from torpor.bus.local import LocalBus
-from torpor.errors import ClientError, NothingToCancel
+from torpor.errors import ClientError, JobIsRunning, NothingToCancel, UnknownJob
 from torpor.records.blocks import text_block
 from torpor.records.commands import CancelTurn, Command, Receipt, SendMessage
 from torpor.records.events import Delta
@@ -27,6 +28,7 @@ from torpor.records.journal import (
     TurnPrepared,
 )
 from torpor.store.contract import DirectoryRow, Head
+from torpor.store.job_contract import JobCounts, JobState, StoredJob
 from torpor.supervisor.contract import Answer, Listing, LiveStatus
 
 
@@ -49,11 +51,50 @@ class PostedReply:
         return self._answer
 
 
+class FiledJobs:
+    """Implements ``gateway.status.Jobs``."""
+
+    def __init__(self) -> None:
+        self.by_place: dict[tuple[ConversationKey, str], StoredJob] = {}
+        self.redone: list[str] = []
+        self.counts = JobCounts()
+
+    def file(self, key: ConversationKey, name: str, **fields: Any) -> None:
+        self.by_place[key, name] = StoredJob(key=key, id=name, kind="refresh", due_us=2_000, added_us=1_000, **fields)
+
+    async def listed(
+        self, *, state: JobState | None = None, limit: int, after: tuple[ConversationKey, str] | None = None
+    ) -> tuple[StoredJob, ...]:
+        await _at_once()
+        places = [place for place in sorted(self.by_place) if after is None or place > after]
+        return tuple(self.by_place[place] for place in places if state in {None, self.by_place[place].state})[:limit]
+
+    async def counted(self) -> JobCounts:
+        await _at_once()
+        return self.counts
+
+    async def redo(self, key: ConversationKey, job_id: str) -> None:
+        await self._found(key, job_id)
+        self.redone.append(job_id)
+
+    async def drop(self, key: ConversationKey, job_id: str) -> None:
+        await self._found(key, job_id)
+        del self.by_place[key, job_id]
+
+    async def _found(self, key: ConversationKey, job_id: str) -> None:
+        await _at_once()
+        if (job := self.by_place.get((key, job_id))) is None:
+            raise UnknownJob(f"{key.path}/{job_id}")
+        if job.state is JobState.RUNNING:
+            raise JobIsRunning(f"{key.path}/{job_id}", retry_after_s=1.0)
+
+
 class World:
     """Implements ``Conversations`` and ``Journals``; holds the ``LocalBus`` that goes with them."""
 
     def __init__(self) -> None:
         self.bus = LocalBus()
+        self.jobs = FiledJobs()
         self.journals: dict[ConversationKey, list[JournalRecord]] = defaultdict(list)
         self.live: dict[ConversationKey, LiveStatus] = {}
         self.due: set[ConversationKey] = set()

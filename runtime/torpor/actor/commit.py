@@ -16,12 +16,12 @@ from torpor.conversation.fold import fold
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
-from torpor.errors import StoreError, StoreUnavailable, WrongSequence
+from torpor.errors import InvariantBroken, StoreError, StoreUnavailable, WrongSequence
 from torpor.records.commands import Receipt
-from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.ids import JOB_ID, ConversationKey, MessageId
 from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, MessageReceived
 from torpor.store.codec import MAX_BATCH_RECORDS
-from torpor.store.contract import Lease, Store, Ticket
+from torpor.store.contract import Job, Lease, Store, Ticket
 
 _log = structlog.get_logger()
 
@@ -29,13 +29,16 @@ _log = structlog.get_logger()
 class _Flight:
     """One append on its way."""
 
-    __slots__ = ("batch_id", "public", "seq", "ticket")
+    __slots__ = ("batch_id", "has_jobs", "public", "seq", "ticket")
 
-    def __init__(self, ticket: Ticket, *, batch_id: str, seq: int, public: tuple[JournalRecord, ...]) -> None:
+    def __init__(
+        self, ticket: Ticket, *, batch_id: str, seq: int, public: tuple[JournalRecord, ...], has_jobs: bool
+    ) -> None:
         self.ticket = ticket
         self.batch_id = batch_id
         self.seq = seq
         self.public = public
+        self.has_jobs = has_jobs
 
 
 class Journal:
@@ -53,6 +56,8 @@ class Journal:
         "_flight",
         "_handed_seq",
         "_ids",
+        "_jobs",
+        "_jobs_added",
         "_key",
         "_lease",
         "_loaded_seq",
@@ -72,7 +77,9 @@ class Journal:
         clock: Clock,
         ids: IdSource,
         steps: StepOptions,
+        jobs_added: Callable[[], None] = lambda: None,
     ) -> None:
+        """Args: jobs_added: is told when jobs have become durable."""
         self._key = key
         self._state = state
         self._lease = lease
@@ -81,10 +88,12 @@ class Journal:
         self._clock = clock
         self._ids = ids
         self._steps = steps
+        self._jobs_added = jobs_added
         self._durable_seq = self._handed_seq = self._loaded_seq = state.seq
         self._buffer: list[JournalRecord] = []
         self._dedupe: dict[MessageId, Receipt] = {}
         self._effects: list[tuple[int, Callable[[], None]]] = []
+        self._jobs: list[tuple[int, Job]] = []
         self._due_us: int | None = None
         self._flight: _Flight | None = None
         self._broken: StoreError | None = None
@@ -111,6 +120,11 @@ class Journal:
             records = numbered(self._state, drafts, at_us=self._clock.now_us())
             self._state = fold(self._state, records)
             self._buffer.extend(records)
+
+    def add_job(self, job: Job) -> None:
+        if not JOB_ID.fullmatch(job.id):
+            raise InvariantBroken(f"job {job.id!r} has no usable id, expected 1..128 letters, digits or any of '_.:-'")
+        self._jobs.append((self._state.seq, job))
 
     def remember(self, receipt: Receipt) -> None:
         """Enter ``receipt`` into the index together with the records added last."""
@@ -154,6 +168,8 @@ class Journal:
         # The mark stays as it is while it stands: a store rewrites its index only when it changes.
         self._due_us = None if at_rest else self._due_us or now_us
         later = self._messages_waiting()
+        jobs = [job for seq, job in self._jobs if seq <= records[-1].seq]
+        del self._jobs[: len(jobs)]
         batch_id = self._ids.new_id()
         ticket = self._store.append(
             self._key,
@@ -163,10 +179,11 @@ class Journal:
             records=records,
             dedupe={id_: receipt for id_, receipt in self._dedupe.items() if id_ not in later},
             due_us=self._due_us,
+            jobs=jobs,
         )
         self._handed_seq = records[-1].seq
         public = tuple(record for record in records if isinstance(record, PUBLIC_RECORDS))
-        self._flight = _Flight(ticket, batch_id=batch_id, seq=self._handed_seq, public=public)
+        self._flight = _Flight(ticket, batch_id=batch_id, seq=self._handed_seq, public=public, has_jobs=bool(jobs))
 
     async def _land(self, flight: _Flight) -> None:
         """Wait until ``flight`` is durable; whoever wakes first publishes it."""
@@ -189,6 +206,8 @@ class Journal:
         self._forget_receipts()
         if flight.public:
             self._bus.publish(self._key, flight.public)
+        if flight.has_jobs:
+            self._jobs_added()
         if self._effects:
             due = [effect for seq, effect in self._effects if seq <= flight.seq]
             self._effects = [(seq, effect) for seq, effect in self._effects if seq > flight.seq]

@@ -74,6 +74,8 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     actor: ActorOptions
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     calibration: Calibration = msgspec.field(default_factory=Calibration)
+    jobs_added: Callable[[], None] = lambda: None
+    """Is told when an append with jobs is durable."""
 
 
 class Actor:
@@ -191,6 +193,7 @@ class Actor:
             clock=parts.clock,
             ids=parts.ids,
             steps=parts.steps,
+            jobs_added=parts.jobs_added,
         )
         return self._journal
 

@@ -31,9 +31,9 @@ from torpor.errors import (
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
-from torpor.gateway.rows import fitting, listing_row, record_row
+from torpor.gateway.rows import fitting, job_row, listing_row, record_row
 from torpor.gateway.subscription import Ports, Spawn, Subscription
-from torpor.gateway.wire import error_frame, key_named
+from torpor.gateway.wire import error_frame, job_named, key_named
 from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, SendMessage, Wake
 from torpor.records.commands import UpdateContext as TellContext
 from torpor.records.context import ContextPart, WorkingContext
@@ -42,11 +42,15 @@ from torpor.records.frames import (
     Ack,
     Cancel,
     ClientFrame,
+    CountJobs,
     Done,
+    DropJob,
     HibernateConversation,
     InspectConversation,
     ListConversations,
+    ListJobs,
     Result,
+    RetryJob,
     Send,
     ServerFrame,
     Subscribe,
@@ -55,6 +59,7 @@ from torpor.records.frames import (
     UpdateContext,
 )
 from torpor.records.ids import CONVERSATION_ID, ConversationKey
+from torpor.store.job_contract import JobState
 from torpor.supervisor.contract import Reply
 
 _SEQ_MAX: Final = 2**62
@@ -220,6 +225,44 @@ class Desk:
     def _thaw(self, frame: ThawConversation, by: Principal) -> None:
         self._operate(frame, key_named(frame.path, by=by), Wake())
 
+    def _list_jobs(self, frame: ListJobs, by: Principal) -> None:
+        after = job_named(frame.after, by=by) if frame.after else None
+        limit = _clamp(frame.limit, low=1, high=self._options.list_rows_max)
+        state = _job_state(frame.state)
+
+        async def rows() -> ServerFrame:
+            jobs = await self._ports.jobs.listed(state=state, limit=limit + 1, after=after)
+            found = fitting(map(job_row, jobs[:limit]), size_bytes=self._options.result_bytes_max)
+            return Result(ref=frame.ref, rows=found, more=len(found) < len(jobs))
+
+        self._request(frame, rows)
+
+    def _count_jobs(self, frame: CountJobs, by: Principal) -> None:
+        async def row() -> ServerFrame:
+            return Result(ref=frame.ref, rows=(msgspec.structs.asdict(await self._ports.jobs.counted()),))
+
+        self._request(frame, row)
+
+    def _retry_job(self, frame: RetryJob, by: Principal) -> None:
+        self._change_job(frame, by, self._ports.jobs.redo)
+
+    def _drop_job(self, frame: DropJob, by: Principal) -> None:
+        self._change_job(frame, by, self._ports.jobs.drop)
+
+    def _change_job(
+        self,
+        frame: RetryJob | DropJob,
+        by: Principal,
+        change: Callable[[ConversationKey, str], Awaitable[None]],
+    ) -> None:
+        key, job = job_named(frame.path, by=by)
+
+        async def changed() -> ServerFrame:
+            await change(key, job)
+            return Done(ref=frame.ref)
+
+        self._request(frame, changed)
+
     def _operate(self, frame: HibernateConversation | ThawConversation, key: ConversationKey, command: Command) -> None:
         async def operate() -> ServerFrame:
             await self._must_exist(key, name=frame.path)
@@ -295,6 +338,10 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     HibernateConversation: Rule(Scope.OPERATOR, Desk._hibernate),
     ThawConversation: Rule(Scope.OPERATOR, Desk._thaw),
     InspectConversation: Rule(Scope.OPERATOR, Desk._inspect),
+    ListJobs: Rule(Scope.OPERATOR, Desk._list_jobs),
+    CountJobs: Rule(Scope.OPERATOR, Desk._count_jobs),
+    RetryJob: Rule(Scope.OPERATOR, Desk._retry_job),
+    DropJob: Rule(Scope.OPERATOR, Desk._drop_job),
 }
 """Every frame but ``hello``, which is the session's own."""
 
@@ -313,6 +360,15 @@ def _cleaned(context: WorkingContext) -> WorkingContext:
         plan=cleaned(context.plan),
         actions=tuple(msgspec.structs.replace(part, text=clean(part.text).text) for part in context.actions),
     )
+
+
+def _job_state(name: str) -> JobState | None:
+    """Raises: BadFrame: there is no such state."""
+    try:
+        return JobState(name) if name else None
+    except ValueError:
+        known = ", ".join(repr(state.value) for state in JobState)
+        raise BadFrame(f"jobs have no state {name[:50]!r}, expected one of {known}") from None
 
 
 def _tag(frame: ClientFrame) -> str:

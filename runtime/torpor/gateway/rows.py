@@ -1,4 +1,4 @@
-"""Listings and records as the rows of a ``result`` frame. Pure."""
+"""Listings, jobs and records as the rows of a ``result`` frame. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,6 +7,7 @@ import msgspec
 
 from torpor.gateway.status import run_status
 from torpor.records.journal import JournalRecord
+from torpor.store.job_contract import StoredJob
 from torpor.supervisor.contract import Listing
 
 Row = dict[str, Any]
@@ -33,6 +34,21 @@ def listing_row(listing: Listing) -> Row:
         "updated_us": row.updated_us,
         "due_us": row.due_us,
         "quarantine": row.quarantine,
+    }
+
+
+def job_row(job: StoredJob) -> Row:
+    """One job: what it is, how it is doing, when it is due."""
+    return {
+        "path": f"{job.key.path}/{job.id}",
+        "conversation": job.key.path,
+        "id": job.id,
+        "kind": job.kind,
+        "state": job.state.value,
+        "attempts": job.attempts,
+        "added_us": job.added_us,
+        "due_us": job.due_us,
+        "error": job.error,
     }
 
 

@@ -6,6 +6,7 @@ from torpor.records.frames import RunStatus
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import DirectoryRow
+from torpor.store.job_contract import JobCounts, JobState, StoredJob
 from torpor.supervisor.contract import LiveStatus
 
 
@@ -17,6 +18,20 @@ class Journals(Protocol):
     async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]: ...
 
     async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]: ...
+
+
+class Jobs(Protocol):
+    """What operators may do with jobs; implemented by ``jobs.operated.OperatedJobs``."""
+
+    async def listed(
+        self, *, state: JobState | None = None, limit: int, after: tuple[ConversationKey, str] | None = None
+    ) -> tuple[StoredJob, ...]: ...
+
+    async def counted(self) -> JobCounts: ...
+
+    async def redo(self, key: ConversationKey, job_id: str) -> None: ...
+
+    async def drop(self, key: ConversationKey, job_id: str) -> None: ...
 
 
 def run_status(row: DirectoryRow | None, live: LiveStatus | None) -> RunStatus:

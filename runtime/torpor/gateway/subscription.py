@@ -25,7 +25,7 @@ from torpor.conversation.publish import event_of
 from torpor.errors import IllegalTransition, InvariantBroken, JournalCorrupt, Quarantined, StoreUnavailable
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
-from torpor.gateway.status import Journals, run_status
+from torpor.gateway.status import Jobs, Journals, run_status
 from torpor.records.events import AnyEvent, Delta, Progress
 from torpor.records.frames import (
     Cursor,
@@ -89,6 +89,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     conversations: Conversations
     journals: Journals
     bus: Bus
+    jobs: Jobs
 
 
 class Subscription:

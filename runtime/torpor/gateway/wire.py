@@ -14,7 +14,7 @@ from torpor.errors import BadFrame, ClientError, TorporError, UnknownConversatio
 from torpor.gateway.auth import Principal, Scope, is_owner_name
 from torpor.misfits import with_choices
 from torpor.records.frames import Ack, AnyClientFrame, Cancel, ClientFrame, ErrorFrame, Send, Subscribe, Unsubscribe
-from torpor.records.ids import CONVERSATION_ID, ConversationKey
+from torpor.records.ids import CONVERSATION_ID, JOB_ID, ConversationKey
 
 _DECODER: Final = msgspec.json.Decoder(AnyClientFrame)
 
@@ -77,6 +77,14 @@ def key_named(name: str, *, by: Principal) -> ConversationKey:
     if (tenant, owner) != (by.tenant, by.owner) and not by.may(Scope.OPERATOR):
         raise UnknownConversation(name)
     return key
+
+
+def job_named(path: str, *, by: Principal) -> tuple[ConversationKey, str]:
+    """The job that ``by`` means with ``path``: ``[[tenant/]owner/]conversation/job``. Raises: as ``key_named``."""
+    conversation, _, job = path.rpartition("/")
+    if not JOB_ID.fullmatch(job):
+        raise BadFrame(f"job {path[:300]!r} is not a name, expected a conversation, a slash and the id of a job")
+    return key_named(conversation, by=by), job
 
 
 class _Loose(msgspec.Struct, frozen=True):

@@ -117,6 +117,33 @@ class InspectConversation(ClientFrame, frozen=True, tag="inspect"):
     limit: int = 500
 
 
+class ListJobs(ClientFrame, frozen=True, tag="jobs"):
+    """Operator. Background work that is not done. Answered by ``result``."""
+
+    state: str = ""
+    """``waiting``, ``running`` or ``dead``; empty for all."""
+    limit: int = 200
+    after: str = ""
+    """Path ``tenant/owner/conversation/job`` of the last row seen."""
+
+
+class CountJobs(ClientFrame, frozen=True, tag="jobs.count"):
+    """Operator. How many jobs there are, in one row: ``waiting``, ``due`` of these, ``running``, ``dead``, and since
+    when the oldest is due. Answered by ``result``."""
+
+
+class RetryJob(ClientFrame, frozen=True, tag="jobs.retry"):
+    """Operator. Have a job run now, with all its attempts before it. Answered by ``done``."""
+
+    path: str
+
+
+class DropJob(ClientFrame, frozen=True, tag="jobs.drop"):
+    """Operator. Remove a job, undone. Answered by ``done``."""
+
+    path: str
+
+
 AnyClientFrame: TypeAlias = (
     Hello
     | Subscribe
@@ -129,6 +156,10 @@ AnyClientFrame: TypeAlias = (
     | HibernateConversation
     | ThawConversation
     | InspectConversation
+    | ListJobs
+    | CountJobs
+    | RetryJob
+    | DropJob
 )
 
 

@@ -15,6 +15,9 @@ CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 OWNER_ID: Final = re.compile(r"[^/\x00-\x20\x7f]{1,128}")
 """What a tenant and an owner must match in full: no slash, no blanks, no controls."""
 
+JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+"""What the id of a job must match in full."""
+
 DEFAULT_TENANT: Final = "default"
 """Of those whose token names none, and of ids on command lines."""
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from torpor.conversation.state import ConversationState
 from torpor.records.journal import JournalRecord
+from torpor.store.contract import Job
 
 
 class Journal(Protocol):
@@ -21,6 +22,11 @@ class Journal(Protocol):
 
     def add(self, *drafts: JournalRecord) -> None:
         """Number and fold records that follow the state."""
+        ...
+
+    def add_job(self, job: Job) -> None:
+        """Have ``job`` written by the append that carries the record added last, or with nothing left to hand over by
+        the next one; all or nothing, and in this order. One of its id that is there already is replaced."""
         ...
 
     def after_commit(self, effect: Callable[[], None]) -> None:

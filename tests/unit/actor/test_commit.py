@@ -17,6 +17,7 @@ from torpor.conversation.steps import StepOptions
 from torpor.errors import (
     DuplicateMessage,
     Fenced,
+    InvariantBroken,
     Retry,
     StoreError,
     StoreFull,
@@ -38,10 +39,16 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
+from torpor.store.codec import MAX_BATCH_RECORDS
+from torpor.store.contract import Job
 from torpor.store.in_memory import MemoryData
 
 CREATED = ConversationCreated(agent="clerk")
 WRONG_SEQUENCE = WrongSequence(KEY.path, expected_seq=0, head_seq=2)
+
+
+def job(name: str, *, due_us: int = 0) -> Job:
+    return Job(id=name, kind="refresh", due_us=due_us)
 
 
 def message(number: int) -> MessageReceived:
@@ -51,8 +58,10 @@ def message(number: int) -> MessageReceived:
 class World:
     """A journal under a lease, with a recorder on its bus."""
 
-    def __init__(self, journal: Journal, *, store: ProbedStore, heard: Recorder) -> None:
+    def __init__(self, journal: Journal, *, store: ProbedStore, heard: Recorder, rung: list[int]) -> None:
         self.journal = journal
+        self.rung = rung
+        """Where the journal stood each time that jobs were announced."""
         self.store = store
         self.heard = heard
         self.effects: list[str] = []
@@ -72,6 +81,7 @@ async def world() -> AsyncIterator[World]:
         heard = Recorder(store)
         bus.subscribe(KEY, heard)
         lease = await store.acquire(KEY, holder="s_1", ttl_s=30, now_us=clock.now_us())
+        rung: list[int] = []
         journal = Journal(
             KEY,
             ConversationState(),
@@ -81,8 +91,9 @@ async def world() -> AsyncIterator[World]:
             clock=clock,
             ids=CountingIds(),
             steps=StepOptions(),
+            jobs_added=lambda: rung.append(store.data.of(KEY).head.seq),
         )
-        yield World(journal, store=store, heard=heard)
+        yield World(journal, store=store, heard=heard, rung=rung)
         assert heard.early == []
 
 
@@ -161,6 +172,63 @@ async def test_effects_happen_in_order_each_after_its_own_commit() -> None:
         w.then("third")
         await w.journal.flush()
         assert w.effects == ["first", "second", "third"]
+
+
+async def test_jobs_go_with_the_record_added_last_and_are_announced_once_they_are_durable() -> None:
+    async with world() as w:
+        w.store.hold()
+        w.journal.add(CREATED)
+        w.journal.add_job(job("a"))
+        await w.journal.submit()
+        w.journal.add(message(1))
+        w.journal.add_job(job("b", due_us=7))
+        w.journal.add_job(job("b", due_us=8))
+        assert (await w.store.jobs(KEY), w.rung) == ((), [])
+        w.store.let_go()
+        await w.journal.flush()
+        assert w.rung == [1, 2]
+        assert [(stored.id, stored.due_us) for stored in await w.store.jobs(KEY)] == [("a", 0), ("b", 8)]
+        w.journal.add(message(2))
+        await w.journal.flush()
+        assert w.rung == [1, 2]
+
+
+async def test_a_job_with_nothing_left_to_hand_over_goes_with_the_next_append() -> None:
+    async with world() as w:
+        w.journal.add(CREATED)
+        await w.journal.flush()
+        w.journal.add_job(job("a"))
+        await w.journal.flush()
+        assert await w.store.jobs(KEY) == ()
+        w.journal.add(message(1))
+        await w.journal.flush()
+        assert [stored.id for stored in await w.store.jobs(KEY)] == ["a"]
+
+
+async def test_a_job_of_a_record_that_waits_for_a_later_batch_goes_with_that_one() -> None:
+    async with world() as w:
+        w.journal.add(CREATED, *(message(number) for number in range(MAX_BATCH_RECORDS)))
+        w.journal.add_job(job("a"))
+        await w.journal.flush()
+        assert [len(batch) for batch in w.store.appends] == [MAX_BATCH_RECORDS, 1]
+        assert w.rung == [MAX_BATCH_RECORDS + 1]
+
+
+async def test_the_jobs_of_a_batch_that_is_refused_are_not_announced() -> None:
+    async with world() as w:
+        w.store.core.fail(StoreFull("the disk is full"))
+        w.journal.add(CREATED)
+        w.journal.add_job(job("a"))
+        with pytest.raises(StoreFull):
+            await w.journal.flush()
+        assert (await w.store.jobs(KEY), w.rung) == ((), [])
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "two words", "x" * 129])
+async def test_a_job_that_operators_could_not_name_is_refused(name: str) -> None:
+    async with world() as w:
+        with pytest.raises(InvariantBroken, match="has no usable id"):
+            w.journal.add_job(job(name))
 
 
 async def test_a_conversation_is_due_until_it_rests() -> None:
