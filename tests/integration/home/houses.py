@@ -5,6 +5,7 @@ files of the home; what they do, they write into the home's ``done.txt``. Edits 
 engine says of them in its log.
 """
 
+import itertools
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
@@ -26,7 +27,7 @@ from torpor.conversation.view import request_body
 from torpor.gateway.auth import Scope, mint
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.context import WorkingContext
-from torpor.records.events import AnyEvent
+from torpor.records.events import AnyEvent, TurnStartedEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import MessageId
 from torpor.settings import read_settings
@@ -41,6 +42,8 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "turn": {"cancel_grace_s": 0.0},
 }
 DONE: Final = "done.txt"
+_NUMBERS: Final = itertools.count(1)
+"""Of messages, never the same again: a server that goes on where another one was knows the ids of that one."""
 _TOOLS: Final = '''
 """Tools that write down what they did."""
 
@@ -62,6 +65,19 @@ _TOOL: Final = '''
 def {name}() -> str:
     """The tool {name}."""
     return note("{name}")
+'''
+
+_SLOW: Final = '''
+import anyio
+
+from torpor import tool
+
+
+@tool(effect="{effect}")
+async def {name}() -> str:
+    """The tool {name}."""
+    await anyio.sleep_forever()
+    return "never"
 '''
 
 
@@ -92,6 +108,10 @@ class Home:
     def tools(self, *names: str, effect: str = "write", file: str = "deeds.py") -> None:
         """The tools of the home, all in one file."""
         self._write(f"tools/{file}", _TOOLS + "".join(_TOOL.format(name=name, effect=effect) for name in names))
+
+    def slow_tool(self, name: str, *, effect: str) -> None:
+        """A tool that never ends by itself, in a file of its own."""
+        self._write(f"tools/{name}.py", _SLOW.format(name=name, effect=effect))
 
     def skill(self, name: str, body: str = "", *, description: str = "", **front: str) -> Path:
         """Add or replace a skill; returns its file."""
@@ -181,7 +201,6 @@ class House:
         self.model = model
         self.told = told
         self._seen: dict[str, int] = {}
-        self._sent = 0
 
     async def ask(self, text: str, *, conversation: str = "c1", agent: str = "") -> list[AnyEvent]:
         """Say something and return the events up to the end of the turn that takes it."""
@@ -189,8 +208,7 @@ class House:
         return await self.ended(message, conversation=conversation)
 
     async def say(self, text: str, *, conversation: str = "c1", agent: str = "") -> MessageId:
-        self._sent += 1
-        message = MessageId(f"{conversation}-{self._sent}")
+        message = MessageId(f"{conversation}-{next(_NUMBERS)}")
         with anyio.fail_after(DEADLINE_S):
             await self.client.send(conversation, text, message_id=message, agent=agent)
         return message
@@ -202,21 +220,37 @@ class House:
 
     async def ended(self, message: MessageId, *, conversation: str = "c1") -> list[AnyEvent]:
         """The events that were not returned yet, up to the end of the turn that takes the message."""
+
+        def is_over(events: list[AnyEvent]) -> bool:
+            begun = (event for event in events if isinstance(event, TurnStartedEvent) and message in event.messages)
+            turn = next((event.turn for event in begun), 0)
+            return _kind(events[-1]) in ENDS and events[-1].turn == turn
+
+        return await self._heard(conversation, is_over)
+
+    async def _heard(self, conversation: str, is_last: Callable[[list[Any]], bool]) -> list[AnyEvent]:
         events: list[AnyEvent] = []
-        turn = 0
         with anyio.fail_after(DEADLINE_S):
             async with self.client.watch(conversation, Cursor(event=self._seen.get(conversation, 0))) as watch:
                 async for item in watch:
-                    if not isinstance(item, EventItem):
-                        continue
-                    events.append(item.event)
-                    self._seen[conversation] = item.event.event
-                    kind = _kind(item.event)
-                    if kind == "turn.started" and message in getattr(item.event, "messages", ()):
-                        turn = item.event.turn
-                    if kind in ENDS and item.event.turn == turn:
-                        break
+                    if isinstance(item, EventItem):
+                        events.append(item.event)
+                        self._seen[conversation] = item.event.event
+                        if is_last(events):
+                            break
         return events
+
+    async def until_turn(self, conversation: str, turn: int) -> list[AnyEvent]:
+        """The events that were not returned yet, up to the end of a turn."""
+        return await self._heard(conversation, lambda events: _kind(events[-1]) in ENDS and events[-1].turn == turn)
+
+    async def until_event(self, kind: str, *, count: int = 1, conversation: str = "c1") -> list[AnyEvent]:
+        """The events that were not returned yet, up to the ``count``-th of one kind among them."""
+        return await self._heard(conversation, lambda events: kinds(events).count(kind) == count)
+
+    def resume(self, conversation: str, *, after: int) -> None:
+        """Go on with a conversation of an earlier server, behind one of its events."""
+        self._seen[conversation] = after
 
     async def records(self, kind: str = "", *, conversation: str = "c1", owner: str = "developer") -> list[Any]:
         """The journal, or its records of one kind, as JSON."""
