@@ -27,8 +27,11 @@ VERBS: Final = {
     "ps": "List conversations and what they are doing.",
     "inspect": "Show the journal of a conversation as a timeline.",
     "verify": "Rebuild every request from the journal and compare.",
+    "export": "Write a conversation into a file.",
+    "import": "Read a conversation from a file.",
     "hibernate": "Put a conversation to sleep.",
     "thaw": "Wake a conversation up.",
+    "jobs": "List background work, retry it or drop it.",
     "token": "Sign a token for somebody.",
     "init": "Make a new agent home.",
     "config": "Check the configuration of a home.",
@@ -38,6 +41,9 @@ VERBS: Final = {
     "doctor": "Check keys, models and the network.",
     "fake-api": "Start a Messages API that misbehaves on request.",
 }
+
+_MODULES: Final = {"import": "importing"}
+"""Where a verb is a word of Python's."""
 
 FAILED: Final = 1
 USED_WRONGLY: Final = 2
@@ -49,6 +55,8 @@ _REMEDIES: Final = {
     "not_permitted": "`torpor token --scope operator` signs one that does",
     "unknown_conversation": "`torpor ps` lists those of this token",
     "unknown_agent": "`torpor config check` lists the agents",
+    "unknown_job": "`torpor jobs` lists those that are not done",
+    "job_running": "it ends within the deadline of its kind; try again in a while",
     "quarantined": "`torpor inspect` shows how far it can be read",
     "busy": "try again in a while",
     "not_now": "give it time with --wait, or try again in a while",
@@ -59,7 +67,8 @@ _REMEDIES: Final = {
 
 def command_of(verb: str) -> click.Command:
     """The command of a verb, imported now."""
-    command: click.Command = importlib.import_module(f"torpor.cli.{verb.replace('-', '_')}").command
+    module = _MODULES.get(verb, verb.replace("-", "_"))
+    command: click.Command = importlib.import_module(f"torpor.cli.{module}").command
     return command
 
 

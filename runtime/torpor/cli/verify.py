@@ -71,7 +71,7 @@ async def _verdict(reader: AuditReader, blobs: LocalBlobs, key: ConversationKey 
 def _in_words(verdict: Verdict) -> Iterator[str]:
     path = shortened(verdict.path)
     if not verdict.difference:
-        blobs = f", {verdict.blobs} blobs" if verdict.blobs else ""
+        blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
         yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{blobs}"
     elif verdict.seq:
         yield f"{path}  DIFFERS at record {verdict.seq}: {verdict.difference}"

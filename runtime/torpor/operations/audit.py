@@ -10,7 +10,7 @@ from torpor.records.ids import ConversationKey
 from torpor.store.contract import Blobs
 from torpor.store.sqlite.auditing import StoredConversation
 
-TakeRecord = Callable[[msgspec.Raw], None]
+TakeRecord = Callable[[bytes], None]
 """Gets each record as it is written, once its row was taken."""
 
 
@@ -22,26 +22,29 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Taken; those before the one that differs."""
     requests: int
     """Rebuilt, and equal to what the journal says was sent."""
-    blobs: int = 0
+    blobs: tuple[str, ...] = ()
+    """Handles of those that records name."""
     seq: int = 0
     """The first record that differs; 0 when none does, or none can be named."""
     difference: str = ""
     """What differs; empty when nothing does."""
 
 
-def nothing(record: msgspec.Raw) -> None:
+def nothing(record: bytes) -> None:
     """Does nothing with it."""
 
 
 async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord = nothing) -> Verdict:
     """Verify everything that is stored of a conversation. Raises: StoreUnavailable: it cannot be read now."""
     verification = Verification(snapshot=stored.snapshot)
-    found, seq, difference = 0, 0, ""
+    found, seq, difference = tuple[str, ...](), 0, ""
     try:
         for batch in stored.batches:
             for record in verification.row(batch):
-                take(record)
+                take(bytes(record))
         verification.end(stored.head)
+        if stored.begins_after:
+            raise Differs(1, f"its row names position {stored.begins_after} before it, expected none")
         verification.check_directory(
             agent=stored.agent, title=stored.title, created_us=stored.created_us, updated_us=stored.updated_us
         )

@@ -160,7 +160,7 @@ class Verification:
         try:
             self.state = fold(self.state, (record,))
         except (BadHistory, msgspec.DecodeError) as exc:
-            raise Differs(seq, str(exc)) from exc
+            raise Differs(seq, str(exc).removeprefix(f"record {seq} ")) from exc
         self._updated_us = record.at_us
 
     def _check(self, record: JournalRecord) -> None:
@@ -207,13 +207,13 @@ class Verification:
             raise Differs(request.seq, f"it names preamble {request.record.preamble}, it is {request.preamble.digest}")
 
 
-async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Handle]) -> int:
-    """How many there are; each is there and is what its handle says. Raises: Differs, StoreUnavailable."""
-    seen = set[str]()
+async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Handle]) -> tuple[str, ...]:
+    """Those there are, once each; each is there and is what its handle says. Raises: Differs, StoreUnavailable."""
+    seen: dict[str, None] = {}
     for named in handles:
         if named.handle in seen:
             continue
-        seen.add(named.handle)
+        seen[named.handle] = None
         digest, offset = hashlib.sha256(), 0
         while piece := await blobs.get(key, named.handle, offset=offset, size=_PIECE_BYTES):
             digest.update(piece)
@@ -222,7 +222,7 @@ async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Hand
             raise Differs(named.seq, f"blob {named.handle} is not there")
         if digest.hexdigest() != named.handle:
             raise Differs(named.seq, f"blob {named.handle} has digest {digest.hexdigest()}")
-    return len(seen)
+    return tuple(seen)
 
 
 class _Message(msgspec.Struct):

@@ -306,7 +306,7 @@ async def test_blobs_that_records_name_are_there_and_are_what_their_handles_say(
     blobs = MemoryBlobs()
     handle = await blobs.put(KEY, b"a long result")
 
-    assert await check_blobs(blobs, KEY, [Handle(3, handle), Handle(5, handle)]) == 1
+    assert await check_blobs(blobs, KEY, [Handle(3, handle), Handle(5, handle)]) == (handle,)
     with pytest.raises(Differs, match="is not there") as caught:
         await check_blobs(blobs, KEY, [Handle(3, handle), Handle(7, hashlib.sha256(b"").hexdigest())])
     assert caught.value.seq == 7

@@ -32,7 +32,7 @@ WITH RECURSIVE chain (position, previous) AS (
         FROM chain JOIN journal AS j ON j.position = chain.previous AND j.position < chain.position
         WHERE j.number = :number
 )
-SELECT position FROM chain"""
+SELECT position, previous FROM chain"""
 _BATCH: Final = "SELECT first_seq, last_seq, last_event, CAST(records AS BLOB) FROM journal WHERE position = ?"
 _RECEIPTS: Final = """
 SELECT message_id, CAST(receipt AS BLOB) FROM receipts
@@ -57,6 +57,8 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     created_us: int
     updated_us: int
     snapshot: Snapshot | None
+    begins_after: int
+    """Position of the row that the oldest one names before it; 0 for none, as it should be."""
     batches: Iterator[StoredBatch]
     """Oldest first, read one by one while they are asked for."""
     receipts: Iterator[StoredReceipt]
@@ -90,8 +92,7 @@ class AuditReader:
                     return None
                 number, agent, title, seq, event, batch_id, last_position, created_us, updated_us = row
                 found = self._db.execute(_SNAPSHOT, (number,)).fetchone()
-                chain = self._db.execute(_POSITIONS, {"last": last_position, "number": number})
-                positions = [position for (position,) in chain]
+                chain = self._db.execute(_POSITIONS, {"last": last_position, "number": number}).fetchall()
             finally:
                 self._db.execute("ROLLBACK")
         return StoredConversation(
@@ -102,7 +103,8 @@ class AuditReader:
             created_us=created_us,
             updated_us=updated_us,
             snapshot=Snapshot(seq=found[0], version=found[1], data=found[2]) if found else None,
-            batches=self._batches(key, positions),
+            begins_after=chain[-1][1] if chain else last_position,
+            batches=self._batches(key, [position for position, _ in chain]),
             receipts=self._receipts(key, number),
         )
 

@@ -1,0 +1,85 @@
+"""``torpor export``: a conversation, whole, as lines of JSON."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import click
+
+from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
+from torpor.cli.output import json_option, print_json
+from torpor.cli.paths import shortened
+from torpor.cli.verify import named
+from torpor.operations.audit import Verdict
+from torpor.operations.export import BadExport, exported
+from torpor.records.ids import ConversationKey
+from torpor.store.blobs import LocalBlobs
+from torpor.store.sqlite.auditing import AuditReader, open_to_audit
+
+_FILE_MODE: Final = 0o600
+"""It holds what people said."""
+
+
+@click.command(short_help="Write a conversation into a file.")
+@click.argument("name", metavar="ID")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to; standard output by default. A file that is there is replaced once the new one is whole.",
+)
+@home_option
+@data_option
+@json_option
+def command(*, name: str, out: Path | None, home: Path, data: Path | None, as_json: bool) -> None:
+    """Write the conversation ID as JSON Lines: a header, a record a line, and the results that were too long for one.
+
+    Reads the data folder alone, whether or not a server runs on it, and verifies before it writes. `torpor import`
+    reads the file. ID is [tenant/]owner/conversation, short where that is unique.
+    """
+    folder = data_folder(home, data)
+    with open_to_audit(folder) as reader:
+        key = named(name, list(reader.keys()))
+        verdict = _to_standard_output(reader, folder, key) if out is None else _to_file(reader, folder, key, out)
+    if out is None:
+        return
+    if as_json:
+        print_json(verdict)
+    else:
+        blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
+        click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{blobs}")
+
+
+def _to_standard_output(reader: AuditReader, folder: Path, key: ConversationKey) -> Verdict:
+    return anyio.run(_exported, reader, folder, key, sys.stdout.buffer.write)
+
+
+def _to_file(reader: AuditReader, folder: Path, key: ConversationKey, out: Path) -> Verdict:
+    """Whole, or as it was."""
+    part = out.with_name(f".{out.name}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "wb") as file:
+            verdict = anyio.run(_exported, reader, folder, key, file.write)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    return verdict
+
+
+async def _exported(
+    reader: AuditReader, folder: Path, key: ConversationKey, write: Callable[[bytes], object]
+) -> Verdict:  # anyio.run gives positions only
+    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
+    try:
+        verdict = await exported(lambda: reader.stored(key), blobs, write=write)
+    except BadExport as exc:
+        raise click.ClickException(f"cannot export {shortened(key.path)}: {exc}") from exc
+    if verdict is None:
+        raise click.ClickException(f"no conversation {shortened(key.path)!r} here any more, `torpor ps` lists them")
+    if verdict.difference:
+        where = f" at record {verdict.seq}" if verdict.seq else ""
+        raise click.ClickException(f"{shortened(key.path)} differs{where} and is not exported: {verdict.difference}")
+    return verdict

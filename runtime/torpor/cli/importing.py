@@ -1,0 +1,80 @@
+"""``torpor import``: a conversation that ``torpor export`` wrote, into a data folder that no server holds."""
+
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import anyio
+import click
+
+from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
+from torpor.cli.output import json_option, print_json
+from torpor.cli.paths import shortened
+from torpor.clock import RandomIds, SystemClock
+from torpor.local_files import make_data_folder
+from torpor.operations.export import BadExport, ExportHeader, Imported, Importing, read_header
+from torpor.records.ids import CONVERSATION_ID, DEFAULT_TENANT, OWNER_ID, ConversationKey
+from torpor.store.blobs import LocalBlobs
+from torpor.store.sqlite.importing import AlreadyThere, open_to_import
+
+_PARTS: Final = 3
+
+
+@click.command(short_help="Read a conversation from a file.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--as", "name", metavar="OWNER/ID", help="Under this name, [tenant/]owner/conversation; its own by default."
+)
+@home_option
+@data_option
+@json_option
+def command(*, file: Path, name: str | None, home: Path, data: Path | None, as_json: bool) -> None:
+    """Import the conversation in FILE, whole or not at all, into a data folder that no server holds.
+
+    Every request is rebuilt and compared first. A conversation that is there is never touched.
+    """
+    if data is None and not home.is_dir():
+        raise click.ClickException(f"home {home} does not exist, name an agent home or a data folder")
+    folder = data_folder(home, data)
+    with file.open("rb") as lines:
+        try:
+            header = read_header(lines.readline())
+            key = _key(header, name)
+            make_data_folder(folder)
+            imported = anyio.run(_imported, lines, header, key, folder)
+        except BadExport as exc:
+            raise click.ClickException(f"{file} is not imported: {exc}") from exc
+        except AlreadyThere as exc:
+            remedy = "name another one with --as"
+            raise click.ClickException(f"conversation {shortened(str(exc))!r} is there already, {remedy}") from exc
+    if as_json:
+        print_json(imported)
+    else:
+        what = f"{imported.records} records, {imported.requests} requests rebuilt"
+        click.echo(f"imported {shortened(imported.path)}: {what}")
+
+
+def _key(header: ExportHeader, name: str | None) -> ConversationKey:
+    """Raises: BadExport, click.BadParameter: it is no name of a conversation."""
+    parts = (name or f"{header.tenant}/{header.owner}/{header.conversation}").split("/")
+    if len(parts) == _PARTS - 1:
+        parts = [DEFAULT_TENANT, *parts]
+    is_name = len(parts) == _PARTS and all(map(OWNER_ID.fullmatch, parts[:2])) and CONVERSATION_ID.fullmatch(parts[-1])
+    if not is_name:
+        expected = "expected [tenant/]owner/conversation, the last of letters, digits, '_' or '-'"
+        if name is None:
+            raise BadExport(f"its header names {'/'.join(parts)!r}, {expected}")
+        raise click.BadParameter(f"{name!r} is no conversation, {expected}", param_hint="--as")
+    return ConversationKey(*parts)
+
+
+async def _imported(
+    lines: BinaryIO, header: ExportHeader, key: ConversationKey, folder: Path
+) -> Imported:  # anyio.run gives positions only
+    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
+    with open_to_import(folder, key) as importer:
+        importing = Importing(
+            header, importer, key=key, blobs=blobs, now_us=SystemClock().now_us(), new_id=RandomIds().new_id
+        )
+        for line in lines:
+            await importing.line(line)
+        return importing.end()

@@ -1,0 +1,206 @@
+"""What a model was asked can be shown from the store alone, and a store that was changed shows it."""
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.integration.audit.lived import Lived
+from tests.support import rebuild
+from tests.support.clinic_day import CONVERSATION, PATH
+from torpor.operations.audit import Verdict, audited
+from torpor.records.ids import ConversationKey
+from torpor.store.blobs import LocalBlobs
+from torpor.store.sqlite.auditing import open_to_audit
+
+SEED = 20
+FLIPS = 150
+"""For each column."""
+
+
+def as_stored(body: dict[str, Any]) -> bytes:
+    """What was sent, without what belongs to sending alone."""
+
+    def without_marks(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without_marks(held) for name, held in value.items() if name != "cache_control"}
+        return [without_marks(each) for each in value] if isinstance(value, list) else value
+
+    return rebuild.canonical(without_marks({name: value for name, value in body.items() if name != "stream"}))
+
+
+def test_the_day_holds_everything_that_a_request_may_hold(lived: Lived) -> None:
+    records = lived.records()
+    kinds = {record["kind"] for record in records}
+    blocks = [block for record in records for block in record.get("blocks", [])]
+
+    assert {"flags_pinned", "context_changed", "skill_loaded", "turn_cancelled", "turn_refused"} <= kinds
+    assert any(record.get("policies") for record in records)
+    assert any(record.get("joined") for record in records)
+    assert any(record.get("partial") for record in records)
+    assert any(record.get("handle") for record in records)
+    assert {block["type"] for block in blocks} == {"text", "thinking", "tool_use"}
+
+
+def test_another_process_reproduces_each_body_from_the_store_alone(lived: Lived) -> None:
+    calls = [record["call"] for record in lived.records() if record["kind"] == "model_requested"]
+    sent = [as_stored(body) for body in lived.bodies]
+
+    verdict = lived.torpor.facts("verify", CONVERSATION)
+    shown = [
+        lived.torpor.output("inspect", CONVERSATION, "--request", "--call", call, "--data", ".torpor").encode()
+        for call in calls
+    ]
+
+    assert [(found["path"], found["requests"], found["difference"]) for found in verdict] == [(PATH, len(sent), "")]
+    assert len(verdict[0]["blobs"]) == 1
+    assert shown == [body + b"\n" for body in sent]
+
+
+def test_somebody_who_shares_nothing_with_the_engine_finds_the_same(lived: Lived) -> None:
+    records = lived.records()
+    named = [record for record in records if record["kind"] == "model_requested"]
+    found = list(rebuild.rebuilt(records))
+
+    assert [request.body for request in found] == [as_stored(body) for body in lived.bodies]
+    assert [(request.link, request.preamble) for request in found] == [(r["link"], r["preamble"]) for r in named]
+
+
+def test_inspect_tells_what_was_in_a_request_and_what_it_changed(lived: Lived) -> None:
+    data = ("--data", ".torpor")
+    parts = lived.torpor.facts("inspect", CONVERSATION, "--why", "--call", "2-2-1", *data)
+    (changed,) = lived.torpor.facts("inspect", CONVERSATION, "--diff", "--call", "2-2-1", *data)
+
+    assert {part["part"] for part in parts} == {
+        "agent",
+        "preamble",
+        "flag",
+        "skill",
+        "context",
+        "message",
+        "policy",
+        "result",
+    }
+    (skill,) = [part for part in parts if part["part"] == "skill"]
+    records = lived.records()
+    assert records[skill["seq"] - 1]["kind"] == "skill_loaded"
+    assert skill["name"] == "moving-or-cancelling-visits"
+    assert changed["before"]["call"] == "2-1-1"
+    assert any(line.startswith('+    name: "load_skill"') for line in changed["lines"])
+    assert not any(line.startswith("-") for line in changed["lines"])
+
+
+def test_what_the_host_read_from_its_cache_stands_beside_what_it_may_have_read(lived: Lived) -> None:
+    *each, summary = lived.torpor.facts("inspect", CONVERSATION, "--cache", "--data", ".torpor")
+
+    within = [found for found in each if found["share"] is not None and not found["is_first_of_turn"]]
+    assert {found["share"] for found in within} == {1.0}
+    assert {found["cause"] for found in each} == {"", "turn-only blocks", "refusal"}
+    assert summary["within_turns"] == 1.0
+    assert len(each) == len(lived.bodies)
+
+
+class Changed:
+    """A copy of the database in which one value at a time is another."""
+
+    def __init__(self, lived: Lived, folder: Path) -> None:
+        shutil.copytree(lived.data, folder)
+        self.folder = folder
+        self.db = sqlite3.connect(folder / "torpor.db", isolation_level=None)
+        self.key = ConversationKey(*PATH.split("/"))
+
+    def values(self, table: str, column: str) -> list[tuple[int, bytes]]:
+        rows = self.db.execute(f"SELECT rowid, CAST({column} AS BLOB) FROM {table}").fetchall()
+        return [(rowid, value) for rowid, value in rows if value]
+
+    async def verdict(self, table: str, column: str, *, rowid: int, value: bytes) -> Verdict:
+        """With ``value`` in its place, which is put back."""
+        (before,) = self.db.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (rowid,)).fetchone()
+        update = f"UPDATE {table} SET {column} = CAST(? AS {'TEXT' if isinstance(before, str) else 'INTEGER'})"
+        self.db.execute(f"{update} WHERE rowid = ?", (value, rowid))
+        try:
+            with open_to_audit(self.folder) as reader:
+                stored = reader.stored(self.key)
+                assert stored is not None
+                return await audited(stored, LocalBlobs(self.folder / "blobs", in_threads=False))
+        finally:
+            self.db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (before, rowid))
+
+
+@pytest.fixture
+def changed(lived: Lived, tmp_path: Path) -> Iterator[Changed]:
+    copy = Changed(lived, tmp_path / "copy")
+    yield copy
+    copy.db.close()
+
+
+def flipped(value: bytes, rng: random.Random) -> bytes:
+    """One bit of one byte."""
+    place = rng.randrange(len(value))
+    return value[:place] + bytes([value[place] ^ 1 << rng.randrange(8)]) + value[place + 1 :]
+
+
+async def test_a_flipped_byte_in_what_a_model_was_asked_fails(changed: Changed, lived: Lived) -> None:
+    """Whatever passes changed no request, and no record's place."""
+    rng, sound = random.Random(SEED), list(rebuild.rebuilt(lived.records()))
+    rows = changed.values("journal", "records")
+    passed = 0
+    for _ in range(4 * FLIPS):
+        rowid, value = rng.choices(rows, [len(value) for _, value in rows])[0]
+        other = flipped(value, rng)
+        verdict = await changed.verdict("journal", "records", rowid=rowid, value=other)
+        if not verdict.difference:
+            passed += 1
+            records = [record for each, held in rows for record in json.loads(other if each == rowid else held)]
+            assert list(rebuild.rebuilt(records)) == sound, other
+    assert passed < 2 * FLIPS
+
+
+@pytest.mark.parametrize("column", ["position", "number", "previous", "first_seq", "last_seq", "last_event"])
+async def test_a_changed_number_beside_a_row_fails(changed: Changed, column: str) -> None:
+    for rowid, value in changed.values("journal", column):
+        verdict = await changed.verdict("journal", column, rowid=rowid, value=b"%d" % (int(value) + 1000))
+        assert verdict.difference
+        assert verdict.seq
+
+
+@pytest.mark.parametrize("column", ["agent", "seq", "event", "last_position", "created_us", "updated_us"])
+async def test_a_changed_value_of_the_directory_fails(changed: Changed, column: str) -> None:
+    rng = random.Random(SEED)
+    ((rowid, value),) = changed.values("conversations", column)
+    other = flipped(value, rng) if column == "agent" else b"%d" % (int(value) + 1)
+    assert (await changed.verdict("conversations", column, rowid=rowid, value=other)).difference
+
+
+async def test_a_result_that_was_too_long_for_its_record_must_be_what_it_was(changed: Changed) -> None:
+    (blob,) = [path for path in (changed.folder / "blobs").rglob("*") if path.is_file()]
+    rows = changed.values("journal", "records")
+    whole = blob.read_bytes()
+
+    blob.write_bytes(flipped(whole, random.Random(SEED)))
+    rowid, value = rows[0]
+    assert "has digest" in (await changed.verdict("journal", "records", rowid=rowid, value=value)).difference
+    blob.unlink()
+    assert "is not there" in (await changed.verdict("journal", "records", rowid=rowid, value=value)).difference
+
+
+async def test_verify_names_the_first_record_that_differs_and_fails(lived: Lived, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    await anyio.to_thread.run_sync(lambda: shutil.copytree(lived.data, copy))
+    with closing(sqlite3.connect(copy / "torpor.db", isolation_level=None)) as db:
+        db.execute("UPDATE journal SET records = replace(records, 'On both, until', 'On none, until')")
+
+    (asked,) = [
+        record["seq"] for record in lived.records() if record["kind"] == "model_requested" and record["call"] == "2-1-1"
+    ]
+    done = lived.torpor.run("verify", "--all", "--data", str(copy), code=1)
+
+    assert f"developer/{CONVERSATION}  DIFFERS at record {asked}: requested link" in done.stdout
+    assert lived.torpor.facts("verify", CONVERSATION, "--data", str(copy), code=1)[0]["seq"] == asked
