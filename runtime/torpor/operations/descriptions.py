@@ -11,9 +11,12 @@ import msgspec
 from torpor.records.blocks import Block, head_of
 from torpor.records.journal import (
     AttemptStarted,
+    CompactionFailed,
     ContextChanged,
+    ContextReplaced,
     ConversationCreated,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -143,7 +146,7 @@ def _replied(record: ModelReplied) -> Description:
         "stop_reason": record.stop_reason,
         "model": record.model,
         "tool_calls": calls,
-        "usage": {field: getattr(record.usage, field) for field in Usage.__struct_fields__},
+        "usage": _usage(record.usage),
         "request_id": record.request_id,
         "unusable": sorted(record.unusable),
         "dropped": list(record.dropped),
@@ -198,6 +201,45 @@ def _tool_finished(record: ToolFinished) -> Description:
     }
     cut = ", cut to fit" if record.handle else ""
     return f"tool {record.name} {_OUTCOMES[record.outcome]} ({size} bytes{cut})", facts, content
+
+
+def _context_replaced(record: ContextReplaced) -> Description:
+    content = "\n".join(filter(None, (_said(record.head), _said(record.shortened.values()))))
+    facts: Facts = {
+        "reason": record.reason.value,
+        "generation": record.generation,
+        "kept_from": record.kept_from,
+        "link": record.link,
+        "turns": list(record.turns),
+        "seqs": list(record.seqs),
+        "open_items": [item.id for item in record.items],
+        "closed_items": [closing.id for closing in record.closed],
+        "left_out": record.left_out,
+        "skills": list(record.skills),
+        "forgotten": list(record.forgotten),
+        "shortened": list(record.shortened),
+        "before_tokens": record.before_tokens,
+        "after_tokens": record.after_tokens,
+        "usage": _usage(record.usage),
+        "model": record.model,
+        "calls": record.calls,
+    }
+    if record.reason is FoldReason.SHORTENED:
+        what = f"{_count(record.shortened, 'long result')} shortened"
+    else:
+        what = f"turns {record.turns[0]} to {record.turns[1]} folded, {_FOLDS[record.reason]}"
+        what += f", generation {record.generation}, {_count(record.items, 'open item')}"
+    return f"{what} (about {record.before_tokens} tokens before, {record.after_tokens} after)", facts, content
+
+
+def _compaction_failed(record: CompactionFailed) -> Description:
+    facts: Facts = {
+        "code": record.code,
+        "detail": record.detail,
+        "usage": _usage(record.usage),
+        "calls": record.calls,
+    }
+    return f"no summary, {record.code}: {record.detail}", facts, ""
 
 
 def _skill_loaded(record: SkillLoaded) -> Description:
@@ -259,6 +301,10 @@ class _ResultBlock(msgspec.Struct, frozen=True):
     content: Any = ""
 
 
+def _usage(usage: Usage) -> Facts:
+    return {field: getattr(usage, field) for field in Usage.__struct_fields__}
+
+
 def _count(things: Sized, noun: str) -> str:
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
@@ -300,6 +346,12 @@ _OUTCOMES: Final = {
     Outcome.UNKNOWN: "ended with its outcome unknown",
 }
 
+_FOLDS: Final = {
+    FoldReason.SUMMARY: "by the summariser",
+    FoldReason.MECHANICAL: "without a model",
+    FoldReason.EVERYTHING: "without a model, all but the running turn",
+}
+
 _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ConversationCreated: _created,
     MessageReceived: _received,
@@ -313,6 +365,8 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ModelFailed: _model_failed,
     ToolStarted: _tool_started,
     ToolFinished: _tool_finished,
+    ContextReplaced: _context_replaced,
+    CompactionFailed: _compaction_failed,
     SkillLoaded: _skill_loaded,
     LateResult: _late_result,
     TurnFinished: _turn_finished,

@@ -10,7 +10,9 @@ from torpor.records.blocks import canonical, text_block
 from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.events import (
     AnyEvent,
+    CompactionFailedEvent,
     ContextChangedEvent,
+    ContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -28,10 +30,13 @@ from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     PUBLIC_RECORDS,
     AttemptStarted,
+    CompactionFailed,
     ContextChanged,
+    ContextReplaced,
     ConversationCreated,
     Effect,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -51,6 +56,7 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.records.summary import Item, ItemKind, Summary
 
 HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2}
 EVENT_HEAD: dict[str, Any] = {"event": 5, "at_us": 7, "turn": 2}
@@ -94,6 +100,25 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
     (
         ToolFinished(**HEAD, call_id=CALL, name="pay", outcome=Outcome.DENIED, block=text_block("secret")),
         ToolFinishedEvent(**EVENT_HEAD, call_id=CALL, name="pay", outcome=Outcome.DENIED),
+    ),
+    (
+        ContextReplaced(
+            **HEAD,
+            reason=FoldReason.SUMMARY,
+            generation=3,
+            kept_from=1,
+            head=(text_block("secret"),),
+            link="secret",
+            turns=(1, 9),
+            summary=Summary(facts=("secret",)),
+            items=(Item(id="i1-1", kind=ItemKind.DENIAL, text="secret"),),
+            shortened={"call": text_block("secret")},
+        ),
+        ContextReplacedEvent(**EVENT_HEAD, reason=FoldReason.SUMMARY, generation=3, turns=(1, 9)),
+    ),
+    (
+        CompactionFailed(**HEAD, code="deadline", detail="why"),
+        CompactionFailedEvent(**EVENT_HEAD, code="deadline", detail="why"),
     ),
     (
         SkillLoaded(**HEAD, call_id=CALL, skill="refunds", digest="secret", allowed_tools=("secret",), tokens=300),

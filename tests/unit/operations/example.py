@@ -7,11 +7,14 @@ from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     AttemptStarted,
+    CompactionFailed,
     ContextChanged,
+    ContextReplaced,
     ConversationCreated,
     Effect,
     FlagDecision,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -32,6 +35,7 @@ from torpor.records.journal import (
     Usage,
     WhenBusy,
 )
+from torpor.records.summary import Closing, Item, ItemKind, Summary
 
 START_US = 1_764_500_000_000_000
 PAY = CallId("call_1")
@@ -117,6 +121,35 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
         ),
     ),
     (0, SkillLoaded(turn=1, call_id=PAY, skill="refunds", digest="e" * 64, allowed_tools=("pay",), tokens=300)),
+    (
+        0,
+        ContextReplaced(
+            turn=4,
+            reason=FoldReason.SUMMARY,
+            generation=2,
+            kept_from=2,
+            head=(text_block(SECRET), text_block(SECRET)),
+            link="c" * 64,
+            turns=(1, 1),
+            seqs=(1, 12),
+            summary=Summary(facts=(SECRET,)),
+            items=(Item(id="i1-1", kind=ItemKind.DENIAL, text=SECRET, turn=1),),
+            closed=(Closing(id="i1-2", turn=1),),
+            skills=("refunds",),
+            forgotten=("visits",),
+            before_tokens=900,
+            after_tokens=300,
+            usage=Usage(input_tokens=700, output_tokens=40),
+            model="small",
+            calls=1,
+        ),
+    ),
+    (
+        0,
+        CompactionFailed(
+            turn=4, code="bad_summary", detail="the summariser said nothing", usage=Usage(input_tokens=7), calls=2
+        ),
+    ),
     (
         0,
         ModelFailed(

@@ -6,13 +6,15 @@ import msgspec
 
 from tests.unit.operations.example import PAY, SECRET, journal
 from torpor.operations.descriptions import Facts, describe
-from torpor.records.blocks import canonical, text_block
+from torpor.records.blocks import canonical, text_block, tool_result_block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ContextChanged,
+    ContextReplaced,
     Effect,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelReplied,
@@ -60,6 +62,8 @@ def test_every_record_is_told_in_one_line() -> None:
         "attempt 2 at run_tools of round 1",
         "tool pay ended with its outcome unknown (17 bytes, cut to fit)",
         "skill refunds loaded (about 300 tokens)",
+        "turns 1 to 1 folded, by the summariser, generation 2, 1 open item (about 900 tokens before, 300 after)",
+        "no summary, bad_summary: the summariser said nothing",
         "model failed, model_unavailable: no route, asked again in 2 s as model 'other'",
         "turn failed, model_unavailable: no route",
         "tool pay of turn 1 succeeded after all",
@@ -118,6 +122,7 @@ def test_content_holds_what_was_said() -> None:
         "TurnPrepared",
         "ModelReplied",
         "ToolFinished",
+        "ContextReplaced",
         "LateResult",
         "TurnCancelled",
     }
@@ -150,3 +155,26 @@ def test_facts_say_the_same_for_machines() -> None:
         "output_tokens": 5,
     }
     assert facts_of(TurnFinished()) == {}
+
+
+def test_a_last_resort_says_what_it_cost() -> None:
+    shortened = ContextReplaced(
+        turn=4,
+        reason=FoldReason.SHORTENED,
+        generation=1,
+        kept_from=2,
+        head=(),
+        link="l",
+        shortened={"a": tool_result_block("a", SECRET, is_error=False)},
+        before_tokens=900,
+        after_tokens=300,
+    )
+    everything = msgspec.structs.replace(shortened, reason=FoldReason.EVERYTHING, turns=(1, 3), shortened={})
+
+    assert summary_of(shortened) == "1 long result shortened (about 900 tokens before, 300 after)"
+    assert content_of(shortened) == SECRET
+    assert SECRET not in str(facts_of(shortened))
+    assert summary_of(everything) == (
+        "turns 1 to 3 folded, without a model, all but the running turn, generation 1, 0 open items"
+        " (about 900 tokens before, 300 after)"
+    )

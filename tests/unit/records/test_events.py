@@ -16,6 +16,8 @@ NAMES = [
     "model.failed",
     "tool.started",
     "tool.finished",
+    "context.replaced",
+    "compaction.failed",
     "skill.loaded",
     "tool.late",
     "turn.finished",
