@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 """From where ``tests`` can be imported."""
 _LINE_BYTES_MAX = 65_536
 # structlog imports rich where it is installed, which is half of what a start costs.
-_START = "import sys; sys.modules['rich'] = None; from tests.support.kill_server import main; main(sys.argv[1:])"
+_START = "import sys; sys.modules['rich'] = None; from tests.support.{module} import main; main(sys.argv[1:])"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +105,19 @@ async def server_process(
     folder: Path, *, fault: Fault | None = None, model: str = "obedient"
 ) -> AsyncIterator[ServerProcess]:
     """Serve ``folder/home`` with ``folder/data``; killed when the block ends, if it lives then."""
-    log = folder / "server.log"
-    command = [sys.executable, "-c", _START, "--model", model]
-    command += ["--home", str(folder / "home"), "--data", str(folder / "data")]
+    options = ["--model", model]
     if fault is not None:
-        command += ["--fault", fault.point, "--nth", str(fault.nth)]
+        options += ["--fault", fault.point, "--nth", str(fault.nth)]
+    async with process_of("kill_server", *options, folder=folder) as server:
+        yield server
+
+
+@asynccontextmanager
+async def process_of(module: str, *options: str, folder: Path) -> AsyncIterator[ServerProcess]:
+    """``tests.support.<module>`` as a server of the same folders."""
+    log = folder / "server.log"
+    command = [sys.executable, "-c", _START.format(module=module), *options]
+    command += ["--home", str(folder / "home"), "--data", str(folder / "data")]
     with log.open("ab") as stderr:
         process = await anyio.open_process(command, stderr=stderr, cwd=ROOT)
     async with process:

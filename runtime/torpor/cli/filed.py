@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from torpor.cli.paths import resolved
-from torpor.gateway.rows import listing_row
+from torpor.gateway.rows import job_row, listing_row
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import DirectoryRow
 from torpor.store.sqlite.reader import SqliteReader, open_to_read
@@ -36,6 +38,24 @@ def records(data: Path, name: str) -> Iterator[JournalRecord]:
         while page := reader.records_after(key, seq=seq, limit=_PAGE):
             yield from page
             seq = page[-1].seq
+
+
+def listed_jobs(data: Path) -> Iterator[dict[str, Any]]:
+    """A row for each job, as a server gives it. One whose server was killed is running until the next start.
+
+    Raises: StoreUnusable: there is no database, or none that can be read.
+    """
+    with open_to_read(data) as reader:
+        after = None
+        while page := reader.every_job.list_jobs(limit=_PAGE, after=after):
+            yield from map(job_row, page)
+            after = (page[-1].key, page[-1].id)
+
+
+def counted_jobs(data: Path, now_us: int) -> dict[str, Any]:
+    """How many jobs there are, as a server tells it. Raises: as ``listed_jobs``."""
+    with open_to_read(data) as reader:
+        return msgspec.structs.asdict(reader.every_job.count_jobs(now_us=now_us))
 
 
 def _rows(reader: SqliteReader) -> Iterator[DirectoryRow]:

@@ -21,13 +21,22 @@ def resolved(name: str, paths: Iterable[str]) -> str:
 
     Raises: click.ClickException: none does, or more than one.
     """
+    return _resolved(name, paths, what="conversation", lister="ps")
+
+
+def resolved_job(name: str, paths: Iterable[str]) -> str:
+    """The same for a job, whose path is that of its conversation, a slash, and its id."""
+    return _resolved(name, paths, what="job", lister="jobs")
+
+
+def _resolved(name: str, paths: Iterable[str], *, what: str, lister: str) -> str:
     wanted = name.split("/")
     found = [path for path in paths if path.split("/")[-len(wanted) :] == wanted]
     if not found:
-        raise click.ClickException(f"no conversation {name!r} here, `torpor ps` lists them")
+        raise click.ClickException(f"no {what} {name!r} here, `torpor {lister}` lists them")
     if len(found) > 1:
         several = ", ".join([*map(shortened, found[:_SHOWN_MAX]), *(["…"] if len(found) > _SHOWN_MAX else [])])
-        raise click.ClickException(f"conversation {name!r} may be any of {several}, name more of it")
+        raise click.ClickException(f"{what} {name!r} may be any of {several}, name more of it")
     return found[0]
 
 

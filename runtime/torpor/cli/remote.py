@@ -19,7 +19,7 @@ import msgspec
 
 from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
-from torpor.cli.paths import is_whole, resolved
+from torpor.cli.paths import is_whole, resolved, resolved_job
 from torpor.client.torpor_client import TorporClient
 from torpor.local_files import read_server_address
 from torpor.operations.logs import LogOptions, configure_logs
@@ -128,6 +128,29 @@ class Questions:
         path = await self._path(name)
         await self._client.thaw(path)
         return path
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        """A row for each job."""
+        return list(await self._client.jobs())
+
+    async def job_counts(self) -> dict[str, Any]:
+        """How many there are, and since when the oldest is due."""
+        return await self._client.job_counts()
+
+    async def retry_job(self, name: str) -> str:
+        """Have it run now; returns its path."""
+        path = await self._job_path(name)
+        await self._client.retry_job(path)
+        return path
+
+    async def drop_job(self, name: str) -> str:
+        """Remove it; returns its path."""
+        path = await self._job_path(name)
+        await self._client.drop_job(path)
+        return path
+
+    async def _job_path(self, name: str) -> str:
+        return resolved_job(name, [row["path"] for row in await self.jobs()])
 
     async def _path(self, name: str) -> str:
         return name if is_whole(name) else resolved(name, [row["path"] for row in await self._client.list()])

@@ -26,12 +26,16 @@ from torpor.records.frames import (
     Accepted,
     Cancel,
     ClientFrame,
+    CountJobs,
     Cursor,
     Done,
+    DropJob,
     HibernateConversation,
     InspectConversation,
     ListConversations,
+    ListJobs,
     Result,
+    RetryJob,
     Send,
     ThawConversation,
     UpdateContext,
@@ -234,6 +238,30 @@ class TorporClient:
     async def thaw(self, path: str) -> None:
         """For operators: wake an actor."""
         await self._ask(ThawConversation(ref=self._ids.new_id(), path=path), Done)
+
+    async def jobs(self) -> tuple[Row, ...]:
+        """For operators: background work that is not done, in order of paths."""
+        rows: list[Row] = []
+        more = True
+        while more:
+            after = rows[-1]["path"] if rows else ""
+            result = await self._ask(ListJobs(ref=self._ids.new_id(), after=after), Result)
+            rows.extend(result.rows)
+            more = result.more and bool(result.rows)
+        return tuple(rows)
+
+    async def job_counts(self) -> Row:
+        """For operators: how many jobs there are in which state, and since when the oldest is due."""
+        result = await self._ask(CountJobs(ref=self._ids.new_id()), Result)
+        return result.rows[0]
+
+    async def retry_job(self, path: str) -> None:
+        """For operators: have a job run now, with all its attempts before it."""
+        await self._ask(RetryJob(ref=self._ids.new_id(), path=path), Done)
+
+    async def drop_job(self, path: str) -> None:
+        """For operators: remove a job, undone."""
+        await self._ask(DropJob(ref=self._ids.new_id(), path=path), Done)
 
     async def _ask(self, frame: ClientFrame, kind: type[_Kind]) -> _Kind:
         if self._ended is not None:

@@ -31,6 +31,7 @@ from torpor.records.events import MessageReceivedEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import MessageReceived, Offer, TurnFinished, TurnPrepared, WhenBusy
+from torpor.store.job_contract import JobCounts
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
@@ -164,6 +165,25 @@ async def test_operators_list_inspect_hibernate_and_thaw() -> None:
     assert [row["seq"] for row in records] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [row["seq"] for row in later] == [7, 8]
     assert [command for _, command in house.world.posted] == [Hibernate(deadline_s=2.0), Wake()]
+
+
+async def test_operators_list_count_retry_and_drop_jobs() -> None:
+    async with gateway_house(list_rows_max=3) as house:
+        for number in range(7):
+            house.world.jobs.file(KEY, f"j_{number}")
+        house.world.jobs.counts = JobCounts(waiting=7)
+        async with client_of(house, subject="ops", scopes=("operator",)) as client:
+            rows = await client.jobs()
+            counts = await client.job_counts()
+            await client.retry_job("default/alice/c1/j_1")
+            await client.drop_job("alice/c1/j_2")
+            with pytest.raises(RequestRefused, match="no job 'default/alice/c1/j_2' here"):
+                await client.drop_job("alice/c1/j_2")
+
+    assert [row["id"] for row in rows] == [f"j_{number}" for number in range(7)]
+    assert counts == {"waiting": 7, "due": 0, "running": 0, "dead": 0, "oldest_due_us": None}
+    assert house.world.jobs.redone == ["j_1"]
+    assert len(house.world.jobs.by_place) == 6
 
 
 async def test_a_full_mailbox_is_asked_again_under_the_same_id(house: House) -> None:

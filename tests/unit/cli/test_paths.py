@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from torpor.cli.paths import is_whole, resolved, shortened
+from torpor.cli.paths import is_whole, resolved, resolved_job, shortened
 
 PATHS = ("default/ada/c1", "default/ada/c2", "default/bob/c1", "north/ada/c1")
 
@@ -32,6 +32,15 @@ def test_name_of_several_is_told_with_all_of_them() -> None:
         resolved("c1", PATHS)
 
     assert caught.value.message == "conversation 'c1' may be any of ada/c1, bob/c1, north/ada/c1, name more of it"
+
+
+def test_jobs_are_named_alike_in_words_of_their_own() -> None:
+    paths = ("default/ada/c1/turn-1", "default/ada/c2/turn-1")
+    assert resolved_job("c2/turn-1", paths) == "default/ada/c2/turn-1"
+    with pytest.raises(click.ClickException, match="no job 'turn-2' here, `torpor jobs` lists them"):
+        resolved_job("turn-2", paths)
+    with pytest.raises(click.ClickException, match="job 'turn-1' may be any of ada/c1/turn-1, ada/c2/turn-1, name"):
+        resolved_job("turn-1", paths)
 
 
 def test_long_list_of_several_is_cut() -> None:

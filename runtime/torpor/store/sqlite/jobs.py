@@ -129,12 +129,12 @@ class SqliteJobs:
     def list_jobs(
         self,
         *,
-        tenant: str | None,
-        owner: str | None,
-        conversation: str | None,
-        state: JobState | None,
+        tenant: str | None = None,
+        owner: str | None = None,
+        conversation: str | None = None,
+        state: JobState | None = None,
         limit: int,
-        after: tuple[ConversationKey, str] | None,
+        after: tuple[ConversationKey, str] | None = None,
     ) -> tuple[StoredJob, ...]:
         seen, seen_id = after or (None, None)
         values = {
