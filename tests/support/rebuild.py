@@ -129,6 +129,7 @@ class _Rebuilding:
             ]
 
         self.view, self.base = kept(self.view), kept(self.base)
+        self.results = {call: shorter.get(call, block) for call, block in self.results.items()}
 
     def _end(self, record: Json) -> None:
         self._close_round()

@@ -14,6 +14,7 @@ from torpor.operations.requests import TURN
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ContextChanged,
+    ContextReplaced,
     ConversationCreated,
     FlagsPinned,
     JournalRecord,
@@ -65,6 +66,7 @@ class _Sources:
         self._skills: dict[tuple[str, str], SkillLoaded] = {}
         self._received: dict[MessageId, MessageReceived] = {}
         self._context: ContextChanged | None = None
+        self._replaced: ContextReplaced | None = None
         self._turn: list[Origin] = []
         self._signals: list[tuple[TurnPrepared, ContextChanged | None]] = []
 
@@ -80,6 +82,8 @@ class _Sources:
                 self._received[record.message_id] = record
             case ContextChanged():
                 self._context = record
+            case ContextReplaced():
+                self._replaced = record
             case TurnPrepared():
                 self._turn = [*self._said(record.messages), *_policies(record)]
                 if record.signal:
@@ -105,9 +109,13 @@ class _Sources:
                 is_on = "on" if flag.value else "off"
                 detail = ", ".join(filter(None, (is_on, flag.variant and f"variant {flag.variant}", flag.reason)))
                 yield _origin(flags, part="flag", name=flag.key, detail=detail)
+        if (replaced := self._replaced) is not None:
+            name = f"generation {replaced.generation}"
+            yield _origin(replaced, part="summary", name=name, detail=_replaced_in_words(replaced))
         for skill in state.skills:
             loaded = self._skills[skill.key, skill.digest]
-            detail = f"version {loaded.digest[:12]}, {loaded.tokens} tokens"
+            again = ", said again beside the summary" if skill.head else ""
+            detail = f"version {loaded.digest[:12]}, {loaded.tokens} tokens{again}"
             yield _origin(loaded, part="skill", name=skill.key, detail=detail)
         text = state.view.text()
         for prepared, context in self._signals:
@@ -145,6 +153,13 @@ def _origin_of_agent(state: ConversationState) -> Origin:
 def _policies(record: TurnPrepared) -> Iterator[Origin]:
     for policy in record.policies:
         yield _origin(record, part="policy", name=policy, detail="for this turn alone")
+
+
+def _replaced_in_words(record: ContextReplaced) -> str:
+    covered = f"turns {record.turns[0]} to {record.turns[1]}, records {record.seqs[0]} to {record.seqs[1]}"
+    items = f"{len(record.items)} open items" + (f", {record.left_out} of them left out" if record.left_out else "")
+    shortened = f"; {len(record.shortened)} results shortened" if record.shortened else ""
+    return f"{record.reason.value}: {covered}, {items}{shortened}"
 
 
 def _signal(record: TurnPrepared, context: ContextChanged | None) -> Origin:

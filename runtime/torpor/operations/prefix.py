@@ -19,6 +19,7 @@ from torpor.conversation.state import ConversationState
 from torpor.conversation.view import View
 from torpor.operations.requests import TURN, RebuiltRequest
 from torpor.records.journal import (
+    ContextReplaced,
     JournalRecord,
     ModelReplied,
     ModelRequested,
@@ -26,6 +27,8 @@ from torpor.records.journal import (
     TurnRefused,
 )
 
+COMPACTION: Final = "compaction"
+"""A cause: it moves everything that stands behind the preamble, so nothing else counts beside it."""
 _OPENINGS: Final = {b"<available_skills": "skills index", b"<live_context": "live context"}
 """What a system block begins with, and what it is; any other holds instructions."""
 
@@ -89,11 +92,14 @@ def prefixes(records: Iterable[JournalRecord]) -> Iterator[RequestPrefix]:
         state = fold(state, (record,))
         match record:
             case TurnPrepared():
-                causes += ["turn-only blocks"] * had_turn_only
+                if had_turn_only:
+                    causes.append("turn-only blocks")
                 had_turn_only = bool(record.turn_only)
             case TurnRefused():
                 causes.append("refusal")
                 had_turn_only = False
+            case ContextReplaced():
+                causes.append(COMPACTION)
             case ModelReplied() if before is not None and before[0].call == record.call:
                 before = (_counted(before[0], record), before[1])
             case ModelRequested() if record.purpose == TURN:
@@ -178,7 +184,8 @@ def _common(old: _Sent, new: _Sent, *, causes: list[str]) -> tuple[int, str]:
     in_messages = common_view_bytes(old.view, new.view)
     if in_messages == old.view.size_bytes:
         return common + in_messages, ""
-    return common + in_messages, causes[-1] if causes else "messages"
+    cause = COMPACTION if COMPACTION in causes else causes[-1] if causes else "messages"
+    return common + in_messages, cause
 
 
 def _system_cause(old: bytes, new: bytes) -> str:

@@ -21,6 +21,7 @@ from torpor.records.blocks import canonical
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
+    ContextReplaced,
     JournalRecord,
     MessageReceived,
     ModelRequested,
@@ -244,7 +245,7 @@ class _Result(msgspec.Struct):
 
 def _ends_view(record: JournalRecord) -> bool:
     """Whether requests behind ``record`` need not begin with those before it."""
-    return isinstance(record, TurnRefused)
+    return isinstance(record, TurnRefused | ContextReplaced)
 
 
 def _check_preamble(record: PreambleChanged) -> None:

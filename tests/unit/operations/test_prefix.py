@@ -60,8 +60,8 @@ def test_every_break_has_a_cause_and_within_a_turn_only_another_model_is_one(tel
     for each in list(prefixes(teller.journal))[1:]:
         assert each.share is not None
         assert (each.share < 1) == bool(each.cause)
-        assert each.cause in {"", "model", "instructions", "turn-only blocks", "refusal"}
-        assert each.is_first_of_turn or each.cause in {"", "model"}
+        assert each.cause in {"", "model", "instructions", "turn-only blocks", "refusal", "compaction"}
+        assert each.is_first_of_turn or each.cause in {"", "model", "compaction"}
 
 
 class Story:
