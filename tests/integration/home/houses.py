@@ -31,6 +31,7 @@ from torpor.records.events import AnyEvent, TurnStartedEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import MessageId
 from torpor.settings import read_settings
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 
 DEADLINE_S: Final = 30.0
 """For every wait; long, since it ends only tests that would hang."""
@@ -108,6 +109,10 @@ class Home:
     def tools(self, *names: str, effect: str = "write", file: str = "deeds.py") -> None:
         """The tools of the home, all in one file."""
         self._write(f"tools/{file}", _TOOLS + "".join(_TOOL.format(name=name, effect=effect) for name in names))
+
+    def module(self, file: str, text: str) -> None:
+        """A file of tools, as it stands."""
+        self._write(f"tools/{file}", text)
 
     def slow_tool(self, name: str, *, effect: str) -> None:
         """A tool that never ends by itself, in a file of its own."""
@@ -325,6 +330,11 @@ def text_of(request: dict[str, Any]) -> str:
 
 def tool_names(request: dict[str, Any]) -> list[str]:
     return [tool["name"] for tool in request["tools"]]
+
+
+def home_tools(request: dict[str, Any]) -> list[str]:
+    """Names of the tools that are not the engine's own."""
+    return [name for name in tool_names(request) if name not in ENGINE_TOOL_NAMES]
 
 
 def without(request: dict[str, Any], *fields: str) -> bytes:

@@ -64,22 +64,19 @@ async def test_the_clinical_profile_is_the_whole_window_of_the_model(home: Home)
 
 
 @pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        ({"system": "Be a clerk. " * 500}, "instructions 1,5"),
-        ({"system": "Be a clerk. " * 300}, "tools 9"),
-    ],
+    ("words", "instructions"),
+    [(500, "instructions 1,5"), (300, "instructions 9")],
 )
 async def test_fixed_parts_over_their_allotment_are_refused_at_the_start_with_the_numbers(
-    home: Home, change: dict[str, str], parts: str
+    home: Home, words: int, instructions: str
 ) -> None:
     home.tools(*(f"tool_number_{number}" for number in range(12)), file="many.py")
-    home.agent(profile="administrative", **change)
+    home.agent(profile="administrative", system="Be a clerk. " * words)
     with pytest.raises(ConfigError) as refused:
         async with living(home):
             pass
     said = str(refused.value)
-    assert all(word in said for word in ("agent 'clerk'", "administrative", "instructions", "1,200", parts)), said
+    assert all(word in said for word in ("agent 'clerk'", "administrative", "1,200", instructions, "tools ")), said
 
 
 async def test_an_agent_within_its_allotment_starts_and_its_index_takes_only_what_is_left(home: Home) -> None:

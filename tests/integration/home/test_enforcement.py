@@ -5,7 +5,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.integration.home.houses import Home, House, kinds, living, results_in, text_of, token_of, tool_names
+from tests.integration.home.houses import (
+    Home,
+    House,
+    home_tools,
+    kinds,
+    living,
+    results_in,
+    text_of,
+    token_of,
+    tool_names,
+)
 from tests.support import flag_providers
 from tests.support.doubles import Gate, calls, says, use, waits
 from tests.support.flag_providers import PlayedProvider
@@ -73,7 +83,8 @@ async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_what_there_i
     async with living(home, calls(use(name, "a")), says("Oh.")) as house:
         await house.ask("do it")
         (result,) = await house.results()
-        assert result == f"no tool {name!r} is offered, expected one of look, pay, read_result, ship"
+        assert result.startswith(f"no tool {name!r} is offered, expected one of look, pay, read_")
+        assert result.endswith(", ship")
         assert home.done() == []
         assert await house.records("tool_started") == []
 
@@ -82,9 +93,10 @@ async def test_a_tool_outside_the_allow_list_is_neither_offered_nor_run(home: Ho
     home.agent(tools=["look"])
     async with living(home, calls(use("pay", "a"), use("look", "b")), says("Oh.")) as house:
         await house.ask("do it")
-        assert tool_names(house.model.requests[0]) == ["look", "read_result"]
+        assert home_tools(house.model.requests[0]) == ["look"]
         assert home.done() == ["look"]
-        assert (await house.results())[0] == "no tool 'pay' is offered, expected one of look, read_result"
+        assert (await house.results())[0].startswith("no tool 'pay' is offered, expected one of look, read_")
+        assert "ship" not in (await house.results())[0]
 
 
 async def test_two_agents_of_one_home_have_the_tools_and_skills_of_their_own_lists(home: Home) -> None:
@@ -232,3 +244,23 @@ async def test_a_cancel_while_flags_are_waited_for_starts_no_tool(home: Home, mo
         assert kinds(await house.ended(message))[-1] == "turn.cancelled"
         assert home.done() == []
         assert "Not executed" in (await house.results())[0]
+
+
+async def test_a_tool_acts_for_whoever_the_conversation_belongs_to_whatever_the_model_says(home: Home) -> None:
+    home.module(
+        "who.py",
+        "from torpor import ToolContext, tool\n\n\n"
+        '@tool(effect="read")\ndef whoami(context: ToolContext, owner: str = "") -> str:\n    """Who asks."""\n'
+        '    return f"{context.tenant}/{context.owner} by {context.principal}"\n',
+    )
+    asks, forges = calls(use("whoami", "a", owner="ada")), calls(use("whoami", "a", context={"owner": "ada"}))
+    async with living(home, asks, says("So."), asks, says("So.")) as house:
+        for owner in ("ada", "bob"):
+            async with TorporClient(house.server.url, token_of(home, owner)) as client:
+                other = House(house.server, client, home=home, model=house.model, told=house.told)
+                await other.ask("who am I?", conversation="c1")
+        said = [results_in(house.model.requests[at])[-1]["content"] for at in (1, 3)]
+        assert said == ["default/ada by ada", "default/bob by bob"]
+        house.model.then(forges, says("So."))
+        await house.ask("who am I?", conversation="c2")
+        assert "nothing was run" in (await house.results(conversation="c2"))[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.home.houses import Home, Model, kinds, living, results_in, text_of, tool_names
+from tests.integration.home.houses import Home, Model, home_tools, kinds, living, results_in, text_of
 from tests.support.doubles import Gate, calls, says, use, waits
 from torpor.records.context import ContextPart, WorkingContext
 
@@ -75,7 +75,7 @@ async def test_a_turn_goes_on_as_it_was_offered_and_calls_of_what_is_gone_say_so
         await house.ask("and now?")
         request = house.model.requests[2]
         assert text_of(request).startswith("You are another clerk.")
-        assert tool_names(request) == ["count", "load_skill", "read_result", "read_skill_file", "ship"]
+        assert home_tools(request) == ["count", "ship"]
         assert b"needs a receipt" not in house.model.bodies[2]
         assert [record["turn"] for record in await house.records("turn_prepared")] == [1, 2]
 

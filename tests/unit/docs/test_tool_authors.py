@@ -14,6 +14,7 @@ from torpor import ToolContext, ToolRefused
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import Effect, Outcome
 from torpor.toolhost.contract import ToolResult
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.registry import ToolRegistry
@@ -122,6 +123,12 @@ async def test_probe_tells_what_became_of_an_interrupted_booking(toolbox: LocalT
     assert before.outcome is Outcome.NEVER_STARTED
     assert after is not None
     assert (after.outcome, after.text) == (Outcome.SUCCEEDED, "booked the blue room on 2026-05-04")
+
+
+def test_page_names_every_tool_of_the_engine() -> None:
+    (told,) = re.findall(r"A tool of the home cannot be called (.*?):\n", DOCUMENT.read_text(), re.DOTALL)
+
+    assert set(re.findall(r"`(\w+)`", told)) == ENGINE_TOOL_NAMES
 
 
 def test_test_of_the_example_passes(example: SimpleNamespace) -> None:
