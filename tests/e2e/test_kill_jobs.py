@@ -69,7 +69,8 @@ async def test_every_job_is_done_though_the_server_is_killed_in_the_middle_of_on
     began = Counter(name for name, _ in book(folder, "began"))
     assert [name for name in held if began[name] < 2] == []
     attempts = {name: [attempt for of, attempt in book(folder, "began") if of == name] for name in began}
-    assert all(counted == list(range(1, len(counted) + 1)) for counted in attempts.values())
+    # One may be counted and its process killed before it began.
+    assert [counted for counted in attempts.values() if counted != sorted(set(counted))] == []
 
 
 async def test_a_job_that_a_stop_cuts_off_runs_at_the_next_start_as_its_first_attempt(folder: Path) -> None:
