@@ -5,28 +5,37 @@ budget, above which older turns are worth folding; and the *limit*, above which 
 have no room to answer. What is done depends on what is left to do:
 
 1. over the threshold, or over the profile's allotment or message limit: a summariser folds what is older than the last
-   two turns; when it fails, the turn goes on, and the next one may try again;
+   two turns; when it fails, the turn goes on, and the next one may try again. An agent without a summariser has them
+   folded without a model;
 2. over the limit: the same turns are folded without a model;
 3. nothing older left: long tool results of the turns that stay are shortened;
-4. still over: every turn but the running one is folded;
-5. still over: the turn ends as failed, and says why.
+4. still over, or none of them long: every turn but the running one is folded;
+5. still over, or the running turn is alone: the turn ends as failed, and says why.
 
-Nothing is tried again before a reply has measured what the last attempt came to.
+Nothing is tried again before a reply has measured what the last attempt came to. Where the fixed parts alone are over
+the threshold, folding cannot bring a request below it, so nobody is asked for summaries; where they alone are over the
+limit, nothing is folded at all.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from torpor.conversation.budget import tokens_of_bytes
-from torpor.conversation.segments import TurnStart
+from torpor.conversation.segments import TurnStart, blocks_of, said_in
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.summary import CompactionOptions
+from torpor.records.blocks import Block, result_of
 from torpor.records.journal import FoldReason
 
 KEPT_TURNS: Final = 2
 """Turns before the running one that stay as they were said."""
+WORTH_SHORTENING: Final = 2
+"""Times the length it would be shortened to: what a result has to have at least."""
+HEAD_PARTS: Final = 6
+"""Summary and skills get such a part each of what a conversation may take, open items two, and not more."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +55,22 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     def limit_tokens(self) -> int:
         """A larger request does not fit."""
         return max(self.budget_tokens - self.reserve_tokens, self.budget_tokens // 2)
+
+
+def fitted(options: CompactionOptions, window: Window) -> CompactionOptions:
+    """``options`` with the caps of a summary brought down to what ``window`` has room for: a summary that took most of
+    it would be what bloats."""
+    room_tokens = window.conversation_tokens or window.limit_tokens
+    if not room_tokens:
+        return options
+    part_tokens = max(room_tokens // HEAD_PARTS, 1)
+    return msgspec.structs.replace(
+        options,
+        summary_tokens=min(options.summary_tokens, part_tokens),
+        items_max=min(options.items_max, max(2 * part_tokens // options.item_tokens, 1)),
+        skill_tokens=min(options.skill_tokens, part_tokens),
+        skills_tokens=min(options.skills_tokens, part_tokens),
+    )
 
 
 class Overflow(StrEnum):
@@ -68,6 +93,31 @@ def is_foldable(state: ConversationState) -> bool:
     return len(state.starts) > KEPT_TURNS + (state.turn is not None)
 
 
+def can_shrink(state: ConversationState, options: CompactionOptions) -> bool:
+    """Whether anything can be done about a request that does not fit. May cost a passage over the turns that stay."""
+    return len(state.starts) > 1 or bool(long_results(state, bytes_max=options.result_bytes))
+
+
+def long_results(state: ConversationState, *, bytes_max: int) -> Mapping[str, tuple[int, Block]]:
+    """Results in the view and of the open round that are worth shortening to ``bytes_max``, by the id of their call,
+    with their turn. The texts of loaded skills are spared, and so is what was shortened before."""
+    results = {
+        result_of(block): (start.turn, block)
+        for start, said in zip(state.starts, said_in(state.view, state.starts), strict=True)
+        for role, block in blocks_of(said)
+        if role == "user"
+    }
+    if state.turn is not None:
+        number = state.turn.number
+        results |= {call.id: (number, call.result) for call in state.turn.calls if call.result is not None}
+    spared = {"", *(skill.call_id for skill in state.skills)}
+    return {
+        call_id: (turn, block)
+        for call_id, (turn, block) in results.items()
+        if call_id not in spared and len(memoryview(block)) > WORTH_SHORTENING * bytes_max
+    }
+
+
 def next_fold(
     state: ConversationState,
     turn: TurnState,
@@ -85,45 +135,50 @@ def next_fold(
     if not window.budget_tokens:
         return None
     is_over_limit = tokens > window.limit_tokens or turn.is_too_long
+    history_bytes = view_bytes - turn.signal_bytes - turn.turn_only_bytes
     if not is_over_limit and not _is_worth_folding(
-        state, tokens=tokens, view_bytes=view_bytes, window=window, options=options
+        state, tokens=tokens, history_bytes=history_bytes, window=window, options=options
     ):
         return None
     fixed_tokens = round(state.preamble.size_bytes / window.bytes_per_token)
+    if fixed_tokens > window.limit_tokens:
+        return Overflow.FIXED
     is_fixed_alone = fixed_tokens > options.threshold_share * window.budget_tokens
-    if (
-        is_foldable(state)
-        and not is_fixed_alone
-        and _may_summarise(state, turn, window=window, options=options, now_us=now_us)
-    ):
-        return FoldReason.SUMMARY
+    if is_foldable(state) and state.is_measured and not is_fixed_alone:
+        if not window.has_summariser:
+            return FoldReason.MECHANICAL
+        if _may_summarise(state, turn, options=options, now_us=now_us):
+            return FoldReason.SUMMARY
     if not is_over_limit:
         return None
     if is_foldable(state):
         return FoldReason.MECHANICAL
-    if turn.last_resort is None:
+    return _last_resort(state, turn, options) or (Overflow.FIXED if is_fixed_alone else Overflow.TURN)
+
+
+def _last_resort(state: ConversationState, turn: TurnState, options: CompactionOptions) -> FoldReason | None:
+    if turn.last_resort is None and long_results(state, bytes_max=options.result_bytes):
         return FoldReason.SHORTENED
-    if turn.last_resort is FoldReason.SHORTENED and len(state.starts) > 1:
+    if turn.last_resort is not FoldReason.EVERYTHING and len(state.starts) > 1:
         return FoldReason.EVERYTHING
-    return Overflow.FIXED if is_fixed_alone else Overflow.TURN
+    return None
 
 
 def _is_worth_folding(
-    state: ConversationState, *, tokens: int, view_bytes: int, window: Window, options: CompactionOptions
+    state: ConversationState, *, tokens: int, history_bytes: int, window: Window, options: CompactionOptions
 ) -> bool:
     threshold = min(options.threshold_share * window.budget_tokens, window.limit_tokens)
     return (
         tokens > threshold
-        or 0 < window.conversation_tokens < tokens_of_bytes(view_bytes)
+        or 0 < window.conversation_tokens < tokens_of_bytes(history_bytes)
         or 0 < window.messages_max < state.messages
         or 0 < window.exchanges_max < len(state.starts)
     )
 
 
-def _may_summarise(
-    state: ConversationState, turn: TurnState, *, window: Window, options: CompactionOptions, now_us: int
-) -> bool:
-    if not window.has_summariser or not state.is_measured or turn.has_fold_failed:
+def _may_summarise(state: ConversationState, turn: TurnState, *, options: CompactionOptions, now_us: int) -> bool:
+    """At most one attempt a turn after a failure, and none while the circuit is open."""
+    if turn.has_fold_failed:
         return False
     cooled_us = state.fold_failed_us + round(options.cool_down_s * 1_000_000)
     return state.fold_failures < options.failures_max or now_us >= cooled_us

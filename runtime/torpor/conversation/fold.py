@@ -6,11 +6,12 @@ function per family of records; each takes a state and gives the next. Records t
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
 
-from torpor.conversation.segments import TurnStart, rebuilt, shortening
+from torpor.conversation.segments import Change, Said, TurnStart, blocks_of, rebuilt, said_in, shortening
 from torpor.conversation.state import (
     LOST_CALLS_MAX,
     PAUSED,
@@ -23,7 +24,7 @@ from torpor.conversation.state import (
 )
 from torpor.conversation.view import Preamble, View
 from torpor.errors import ContextTooLong
-from torpor.records.blocks import Block, head_of
+from torpor.records.blocks import Block, head_of, result_of
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
@@ -352,7 +353,7 @@ def _context_replaced(state: ConversationState, record: ContextReplaced) -> Conv
     base, _ = rebuilt(turn.base, starts[:-1], head=record.head, change=change)
     kept = rebuilt(turn.kept, starts, head=record.head, change=change)[0] if turn.kept is not None else None
     heads = dict(zip(record.skills, record.head[len(record.head) - len(record.skills) :], strict=True))
-    skills = _skills_after(state.skills, heads=heads, forgotten=record.forgotten)
+    standing = _results_in(said_in(state.view, starts)) | {call.id for call in turn.calls}
     last_resort = record.reason if record.reason in _LAST_RESORTS else turn.last_resort
     replaced = msgspec.structs.replace(
         turn,
@@ -363,9 +364,9 @@ def _context_replaced(state: ConversationState, record: ContextReplaced) -> Conv
         ),
         base=base,
         base_starts=moved[:-1],
-        base_skills=_skills_after(turn.base_skills, heads=heads, forgotten=record.forgotten),
+        base_skills=_skills_after(turn.base_skills, heads=heads, standing=standing),
         kept=kept,
-        lasting_bytes=0,
+        lasting_bytes=_lasting_after(state.view, turn, starts, record=record, change=change),
         is_too_long=False,
         was_too_long=turn.was_too_long or turn.is_too_long,
         last_resort=last_resort,
@@ -380,7 +381,7 @@ def _context_replaced(state: ConversationState, record: ContextReplaced) -> Conv
         covered=(record.turns[1], record.seqs[1]),
         summary=record.summary,
         items=record.items,
-        skills=skills,
+        skills=_skills_after(state.skills, heads=heads, standing=standing),
         is_measured=False,
         fold_failures=0 if record.reason is FoldReason.SUMMARY else state.fold_failures,
         lasting_bytes=0,
@@ -392,15 +393,29 @@ def _context_replaced(state: ConversationState, record: ContextReplaced) -> Conv
 _LAST_RESORTS: Final = frozenset({FoldReason.SHORTENED, FoldReason.EVERYTHING})
 
 
+def _results_in(turns: Iterable[Iterable[Said]]) -> set[str]:
+    return {result_of(block) for said in turns for role, block in blocks_of(said) if role == "user"}
+
+
 def _skills_after(
-    skills: tuple[LoadedSkill, ...], *, heads: Mapping[str, Block], forgotten: tuple[str, ...]
+    skills: tuple[LoadedSkill, ...], *, heads: Mapping[str, Block], standing: AbstractSet[str]
 ) -> tuple[LoadedSkill, ...]:
-    """Those whose text is still in the view, in its head or where it was loaded."""
+    """Those whose text is still in the view: where it was loaded, or else in its head."""
     return tuple(
-        msgspec.structs.replace(skill, head=(heads[skill.key],)) if skill.key in heads else skill
+        skill if skill.call_id in standing else msgspec.structs.replace(skill, head=(heads[skill.key],))
         for skill in skills
-        if skill.key not in forgotten
+        if skill.call_id in standing or skill.key in heads
     )
+
+
+def _lasting_after(
+    view: View, turn: TurnState, starts: tuple[TurnStart, ...], *, record: ContextReplaced, change: Change | None
+) -> int:
+    """Where what is for the turn alone begins now."""
+    if not turn.lasting_bytes:
+        return 0
+    lasting = View([view.text()[: turn.lasting_bytes]], 1, "user", size_bytes=turn.lasting_bytes)
+    return rebuilt(lasting, starts, head=record.head, change=change)[0].size_bytes
 
 
 def _compaction_failed(state: ConversationState, record: CompactionFailed) -> ConversationState:

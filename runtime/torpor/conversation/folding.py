@@ -12,11 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
-from torpor.conversation.compaction import kept_starts
+from torpor.conversation.compaction import kept_starts, long_results
 from torpor.conversation.graphemes import cut
+from torpor.conversation.markup import defused
 from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in, shortening
 from torpor.conversation.state import ConversationState, LoadedSkill
-from torpor.conversation.summary import Carried, CompactionOptions, rendered
+from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, rendered
 from torpor.conversation.transcript import first_words, text_of_result
 from torpor.records.blocks import Block, canonical, head_of, result_of, text_block
 from torpor.records.journal import ContextReplaced, FoldReason
@@ -27,7 +28,7 @@ FIRST_WORDS_CHARS: Final = 120
 _SKILL_MARK: Final = "[Skill {key}, version {version}, loaded earlier:]\n"
 _VERSION_CHARS: Final = 12
 _SKILL_CUT: Final = "\n[cut here; load_skill gives all of it]"
-_RESULT_CUT: Final = "\n[{left_out} bytes left out here to make room; read_earlier shows all of turn {turn}]\n"
+_RESULT_CUT: Final = "\n[about {left_out} bytes left out here to make room; read_earlier shows all of turn {turn}]\n"
 _BEFORE_ALL: Final = TurnStart(0, 0, 0, 0)
 
 
@@ -68,7 +69,15 @@ def folded(
     summary = _beginnings(state.summary, plan.folded, options) if summary is None else summary
     texts = _skill_texts(state.skills, plan.folded, allowed=skills, options=options)
     turns, seqs = (1, last_turn), (1, last_seq)
-    said = rendered(summary, carried.items, generation=generation, turns=turns, seqs=seqs, left_out=carried.left_out)
+    said = rendered(
+        summary,
+        carried.items,
+        generation=generation,
+        turns=turns,
+        seqs=seqs,
+        left_out=carried.left_out,
+        skills={skill.key: skill.digest for skill in state.skills if skill.key in texts},
+    )
     head = (text_block(said), *texts.values())
     view, _ = rebuilt(state.view, plan.kept, head=head)
     return ContextReplaced(
@@ -93,26 +102,14 @@ def folded(
 
 def shortened(state: ConversationState, *, options: CompactionOptions, before_tokens: int) -> ContextReplaced:
     """The record that cuts the long results of every turn in the view, the open round's among them."""
-    turn = state.turn
-    assert turn is not None, "the view is replaced within a turn"
-    head, *turns = said_in(state.view, (_BEFORE_ALL, *state.starts))
-    results = {
-        result_of(block): (start.turn, block)
-        for start, said in zip(state.starts, turns, strict=True)
-        for role, block in blocks_of(said)
-        if role == "user" and result_of(block)
-    }
-    results |= {call.id: (turn.number, call.result) for call in turn.calls if call.result is not None}
-    spared = {skill.call_id for skill in state.skills}
     short = {
         call_id: _cut_result(block, turn=number, bytes_max=options.result_bytes)
-        for call_id, (number, block) in results.items()
-        if call_id not in spared and len(memoryview(block)) > 2 * options.result_bytes
+        for call_id, (number, block) in long_results(state, bytes_max=options.result_bytes).items()
     }
-    blocks = tuple(block for _, block in blocks_of(head))
+    blocks, skills = _head_of(state)
     view, _ = rebuilt(state.view, state.starts, head=blocks, change=shortening(short))
     return ContextReplaced(
-        turn=turn.number,
+        turn=state.starts[-1].turn,
         reason=FoldReason.SHORTENED,
         generation=state.generation,
         kept_from=state.starts[0].turn,
@@ -122,29 +119,44 @@ def shortened(state: ConversationState, *, options: CompactionOptions, before_to
         seqs=(min(state.covered[1], 1), state.covered[1]),
         summary=state.summary,
         items=state.items,
-        skills=tuple(skill.key for skill in state.skills if skill.head),
+        skills=skills,
         shortened=short,
         before_tokens=before_tokens,
         after_tokens=tokens_of_bytes(state.preamble.size_bytes + view.size_bytes),
     )
 
 
+def _head_of(state: ConversationState) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    """What the view begins with, and the skills whose texts come last in it. One that was loaded again since stands
+    before them, since nothing else tells it from the others."""
+    head, *_ = said_in(state.view, (_BEFORE_ALL, *state.starts))
+    texts = {bytes(skill.head[0]): skill.key for skill in state.skills if skill.head}
+    blocks = [block for _, block in blocks_of(head)]
+    own = [block for block in blocks if bytes(block) in texts]
+    others = [block for block in blocks if bytes(block) not in texts]
+    return (*others, *own), tuple(texts[bytes(block)] for block in own)
+
+
 def _beginnings(before: Summary, turns: Sequence[tuple[int, Sequence[Said]]], options: CompactionOptions) -> Summary:
-    """What the summary before said, and how each turn began and ended; over the cap, the oldest lines go."""
+    """What the summary before said, and how each turn began and ended; over the cap, what is oldest goes."""
     lines = list(before.facts)
     for number, said in turns:
         asked, answered = first_words(said, chars=FIRST_WORDS_CHARS)
-        lines.append(f"turn {number}: user: {asked or '(nothing)'} / reply: {answered or '(none)'}")
-    room = options.summary_tokens * BYTES_PER_TOKEN - sum(
-        len(text.encode()) + 3 for text in (*before.decisions, *before.entities)
-    )
-    kept: list[str] = []
-    for line in reversed(lines):
-        room -= len(line.encode()) + 3
+        lines.append(f"turn {number}: user: {_quoted(asked)} reply: {_quoted(answered)}")
+    said_so_far = [("entities", text) for text in before.entities] + [("decisions", text) for text in before.decisions]
+    kept: dict[str, list[str]] = {"entities": [], "decisions": [], "facts": []}
+    room = options.summary_tokens * BYTES_PER_TOKEN
+    for name, line in reversed([*said_so_far, *(("facts", line) for line in lines)]):
+        room -= len(line.encode()) + LINE_BYTES
         if room < 0:
             break
-        kept.append(line)
-    return msgspec.structs.replace(before, facts=tuple(reversed(kept)))
+        kept[name].append(line)
+    return Summary(**{name: tuple(reversed(texts)) for name, texts in kept.items()})
+
+
+def _quoted(text: str) -> str:
+    """In quotes that what was said cannot close."""
+    return defused(json.dumps(text, ensure_ascii=False)) if text else "nothing"
 
 
 def _in_what_goes(
@@ -194,12 +206,15 @@ def _cut_skill(text: str, *, bytes_max: int) -> str:
 
 
 def _cut_result(block: Block, *, turn: int, bytes_max: int) -> Block:
-    """The beginning and the end of what a tool answered."""
+    """The beginning and the end of what a tool answered; of what is no text, nothing."""
     fields: dict[str, Any] = json.loads(bytes(block))
     text = text_of_result(block)
-    begin = _prefix(text, bytes_max * 2 // 3)
-    end = text.encode()[-bytes_max // 3 :].decode(errors="ignore")
-    note = _RESULT_CUT.format(left_out=len(text.encode()) - len(begin.encode()) - len(end.encode()), turn=turn)
+    begin, end = text, ""
+    if len(text.encode()) > bytes_max:
+        begin = _prefix(text, bytes_max * 2 // 3)
+        end = text.encode()[-bytes_max // 3 :].decode(errors="ignore")
+    left_out = len(memoryview(block)) - len(begin.encode()) - len(end.encode())
+    note = _RESULT_CUT.format(left_out=left_out, turn=turn)
     return canonical({**fields, "content": f"{begin}{note}{end}"})
 
 

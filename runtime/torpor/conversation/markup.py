@@ -29,6 +29,10 @@ _BLANKS: Final = rf"[\s{_HIDDEN}]*+"
 _NAMES: Final = "|".join(f"[{_HIDDEN}]*+".join(tag) for tag in TAGS)
 # Possessive, since blanks that two repetitions can share would cost the square of their number.
 _FORGED: Final = re.compile(rf"<(?={_BLANKS}/?+{_BLANKS}(?:{_NAMES})(?![\w-]))", re.IGNORECASE)
+_OPENINGS: Final = ("Summary of earlier conversation", "Skill")
+"""What the brackets begin with in which only the engine writes."""
+_SAID: Final = "|".join(_BLANKS.join(f"[{_HIDDEN}]*+".join(word) for word in opening.split()) for opening in _OPENINGS)
+_BRACKETED: Final = re.compile(rf"\[(?={_BLANKS}(?:{_SAID})(?!\w))", re.IGNORECASE)
 
 _TOLD: Final = re.compile(
     rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9-]+, version "
@@ -46,8 +50,8 @@ def escaped_lines(text: str) -> str:
 
 
 def defused(text: str) -> str:
-    """``text`` as a user wrote it, with the opening brackets of the engine's own tags escaped."""
-    return _FORGED.sub("&lt;", text)
+    """``text`` as a user wrote it, with the brackets escaped that open the engine's own tags, a summary or a skill."""
+    return _BRACKETED.sub("&#91;", _FORGED.sub("&lt;", text))
 
 
 def is_told(text: str) -> bool:

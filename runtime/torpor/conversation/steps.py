@@ -131,14 +131,22 @@ def next_step(
     if any(message.when_busy is WhenBusy.INTERRUPT for message in state.queued):
         return FinishTurn(turn=turn.number, end=TurnEnd.INTERRUPTED)
     step = _next_in_turn(state, turn, options)
-    return _folded_first(state, turn, step, folding, now_us) if isinstance(step, CallModel) else step
+    return (
+        _folded_first(state, step, options=options, folding=folding, now_us=now_us)
+        if isinstance(step, CallModel)
+        else step
+    )
 
 
-def _folded_first(state: ConversationState, turn: TurnState, step: CallModel, folding: Folding, now_us: int) -> Step:
+def _folded_first(
+    state: ConversationState, step: CallModel, *, options: StepOptions, folding: Folding, now_us: int
+) -> Step:
     """What has to happen to the view before the model is asked; the step itself when nothing has.
 
     A call that was lost is asked again as it was, unless its host said that it does not fit.
     """
+    turn = state.turn
+    assert turn is not None, "the model is asked within a turn"
     if turn.call and not turn.is_too_long:
         return step
     view_bytes = state.view.size_bytes + pending_bytes(state, step.joined)
@@ -158,6 +166,9 @@ def _folded_first(state: ConversationState, turn: TurnState, step: CallModel, fo
         case Overflow():
             detail = f"the request has about {tokens} tokens, {folding.window.limit_tokens} fit"
             return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code=fold.value, detail=detail)
+        case FoldReason() if fold is not FoldReason.SUMMARY and turn.folds_begun >= options.attempts_max:
+            detail = f"folding older turns did not survive {turn.folds_begun} attempts"
+            return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code="crashed", detail=detail)
         case FoldReason():
             return Compact(turn=turn.number, round=step.round, attempt=turn.folds_begun + 1, reason=fold, tokens=tokens)
         case _:

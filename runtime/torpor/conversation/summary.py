@@ -14,6 +14,7 @@ import msgspec
 
 from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
 from torpor.conversation.graphemes import cut
+from torpor.conversation.markup import defused
 from torpor.conversation.text import clean, is_blank
 from torpor.records.bounds import Amount, Count, Pause, Seconds, Share
 from torpor.records.summary import Closing, Item, ItemKind, Summary
@@ -60,6 +61,8 @@ class BadSummary(ValueError):
 
 _FENCED: Final = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _LISTS: Final = ("facts", "decisions", "entities")
+LINE_BYTES: Final = 3
+"""What a line of the summary takes beside its text."""
 
 
 def read_proposal(text: str, *, options: CompactionOptions) -> Proposal:
@@ -67,7 +70,7 @@ def read_proposal(text: str, *, options: CompactionOptions) -> Proposal:
 
     Raises: BadSummary: it says nothing, or more than the cap.
     """
-    text = clean(text).text
+    text = defused(clean(text).text)
     if is_blank(text):
         raise BadSummary("the summariser said nothing")
     fields = _object(_fenced(text))
@@ -171,7 +174,7 @@ def _item_line(item: Item) -> str:
 
 
 def _tokens(summary: Summary) -> int:
-    return tokens_of_bytes(sum(len(text.encode()) + 3 for name in _LISTS for text in getattr(summary, name)))
+    return tokens_of_bytes(sum(len(text.encode()) + LINE_BYTES for name in _LISTS for text in getattr(summary, name)))
 
 
 def _capped(text: str, options: CompactionOptions) -> str:

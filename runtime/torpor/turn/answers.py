@@ -46,17 +46,22 @@ def failed(
     key: ConversationKey,
     was_shown: bool,
     fallback: str,
+    can_shrink: bool = False,
     options: RetryOptions,
     now_us: int,
 ) -> ModelFailed:
-    """The record of a call that gave no reply; it says whether and when it is asked again, and of which model."""
+    """The record of a call that gave no reply; it says whether and when it is asked again, and of which model.
+
+    Args: can_shrink: whether something can be done about a request that is too long.
+    """
     pause = None
     if fault.retry is Retry.SAFE and not was_shown:
         jitter = _jitter(key, turn.call)
         pause = pause_s(options, failures=turn.failures, retry_after_s=fault.retry_after_s, jitter=jitter)
-    if isinstance(fault, ContextTooLong) and not turn.was_too_long:
-        pause = 0.0  # once: the view is made smaller first
-    falls_back = fallback and not turn.model and turn.failures + 1 >= options.fallback_after
+    is_once = isinstance(fault, ContextTooLong) and can_shrink and not turn.was_too_long and not was_shown
+    if is_once:
+        pause = 0.0  # the view is made smaller first
+    falls_back = not is_once and fallback and not turn.model and turn.failures + 1 >= options.fallback_after
     return ModelFailed(
         turn=turn.number,
         call=turn.call,

@@ -5,7 +5,7 @@ empty, refused, cut off, too long, no text, or does not make the request smaller
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -27,8 +27,12 @@ from torpor.records.bounds import Count
 from torpor.records.journal import CompactionFailed, ContextReplaced, Usage
 from torpor.records.summary import Item, Summary
 
-PART_CHARS: Final = 600
-"""Of one text, call or result, in what a summariser reads."""
+TEXT_CHARS: Final = 6_000
+"""Of what a user or the model said in one piece, in what a summariser reads."""
+PART_CHARS: Final = 1_000
+"""Of one call or result."""
+ROOM_MIN: Final = 400
+"""Bytes that a summariser is given at once, however small its window is."""
 TRIES: Final = 2
 """Of one piece; the second one when the first answer cannot be used."""
 DEFAULT_PROMPT: Final = """\
@@ -41,6 +45,8 @@ facts: what later turns may need, figures and exact names as they were said; of 
 holds. open: only what is new: corrections the user made, things the user refused or forbade, questions nobody \
 answered, proposals nobody decided. closed: ids of open items that these turns settled, with the turn that did. Never \
 soften a correction or a refusal, and invent nothing."""
+_BETWEEN: Final = "\n\n"
+_CONTINUED: Final = ", continued"
 _ENOUGH: Final = frozenset({"end_turn", "stop_sequence"})
 
 
@@ -127,7 +133,7 @@ class HistoryFold:
     async def _words(self, state: ConversationState, plan: Plan, *, turn: int) -> tuple[Summary, Carried]:
         """What is said of the whole: each piece is read with the summary and the items of those before it."""
         summary, items = state.summary, Carried(items=state.items)
-        pieces = self._pieces(transcript(plan.folded, part_chars=PART_CHARS))
+        pieces = self._pieces(transcript(plan.folded, text_chars=TEXT_CHARS, part_chars=PART_CHARS))
         for number, piece in enumerate(pieces, 1):
             said = await self._asked(_question(summary, items.items, piece), name=f"{turn}-fold-{number}")
             summary = said.summary
@@ -142,15 +148,15 @@ class HistoryFold:
 
     def _pieces(self, turns: Sequence[str]) -> list[str]:
         """Turns together, as many as the summariser can read at once; one that is too long alone is cut."""
-        room = max(math.floor(self._summariser.window_tokens * self._options.chunk_share) * BYTES_PER_TOKEN, 1)
-        pieces, open_piece = list[str](), ""
-        for turn in turns:
-            for begin in range(0, len(turn), room):
-                part = turn[begin : begin + room]
-                if open_piece and len(open_piece.encode()) + len(part.encode()) > room:
-                    pieces.append(open_piece)
-                    open_piece = ""
-                open_piece += part + "\n\n"
+        room = max(math.floor(self._summariser.window_tokens * self._options.chunk_share) * BYTES_PER_TOKEN, ROOM_MIN)
+        pieces, open_piece, taken = list[str](), "", 0
+        for part in (part for turn in turns for part in _parts(turn, bytes_max=room)):
+            size_bytes = len(part.encode()) + len(_BETWEEN)
+            if taken and taken + size_bytes > room:
+                pieces.append(open_piece)
+                open_piece, taken = "", 0
+            open_piece += part + _BETWEEN
+            taken += size_bytes
         return [*pieces, open_piece]
 
     async def _asked(self, question: str, *, name: str) -> Proposal:
@@ -168,6 +174,20 @@ class HistoryFold:
                 if attempt == TRIES:
                     raise
         raise BadSummary("the summariser was not asked")
+
+
+def _parts(turn: str, *, bytes_max: int) -> Iterator[str]:
+    """A turn in parts of ``bytes_max`` at most, each with the line that names it.
+
+    Args: bytes_max: ``ROOM_MIN`` or more.
+    """
+    title, _, rest = turn.partition("\n")
+    data, room = rest.encode(), bytes_max - len(title.encode()) - len(_CONTINUED.encode()) - len(_BETWEEN)
+    begin = 0
+    while begin < len(data) or not begin:
+        part = data[begin : begin + room].decode(errors="ignore")
+        yield f"{title}{_CONTINUED if begin else ''}\n{part}"
+        begin += max(len(part.encode()), 1)
 
 
 class _Unheard:

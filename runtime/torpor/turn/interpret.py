@@ -21,6 +21,7 @@ from torpor.conversation.budget import (
     request_bytes,
     request_sections,
 )
+from torpor.conversation.compaction import can_shrink, fitted
 from torpor.conversation.fold import requested_view
 from torpor.conversation.folding import folded, plan_of, shortened
 from torpor.conversation.retry import RetryOptions
@@ -40,7 +41,7 @@ from torpor.conversation.steps import (
     next_step,
 )
 from torpor.conversation.summary import Carried, CompactionOptions
-from torpor.errors import InvariantBroken, ProviderError
+from torpor.errors import ContextTooLong, InvariantBroken, ProviderError
 from torpor.flags.contract import Decided
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import Block
@@ -206,7 +207,8 @@ class Interpreter:
         if agent is None or turn is None:
             return NEVER
         ratio = self._calibration.bytes_per_token(turn.model or agent.model_name)
-        return Folding(window=agent.window(ratio), options=self._compaction)
+        window = agent.window(ratio)
+        return Folding(window=window, options=fitted(self._compaction, window))
 
     async def _act(self, step: Compact | CallModel | RunTools) -> None:
         """Perform a step that a cancel may cut short."""
@@ -231,17 +233,17 @@ class Interpreter:
 
     async def _compact(self, step: Compact, agent: Agent) -> None:
         """Replace a part of the view. The attempt is on record first: a summary that kills its process is given up."""
+        if step.attempt > self._steps.attempts_max:
+            detail = f"the summary did not survive {self._steps.attempts_max} attempts"
+            self._journal.add(CompactionFailed(turn=step.turn, code="crashed", detail=detail))
+            return
         self._journal.add(AttemptStarted(turn=step.turn, step=StepKind.COMPACT, round=step.round, attempt=step.attempt))
         record: JournalRecord | None = None
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
             decided = await self._decided(agent)
             skills = agent.offer(decided, self._surroundings.skills.current).skills.keys()
-            if step.attempt > self._steps.attempts_max:
-                detail = f"folding did not survive {self._steps.attempts_max} attempts"
-                record = CompactionFailed(turn=step.turn, code="crashed", detail=detail)
-            else:
-                record = await self._fold(step, agent, skills=skills)
+            record = await self._fold(step, agent, skills=skills)
         self._scope = None
         if record is None:
             self._cut(self._stopping, partial=())
@@ -249,7 +251,8 @@ class Interpreter:
             self._journal.add(record)
 
     async def _fold(self, step: Compact, agent: Agent, *, skills: AbstractSet[str]) -> JournalRecord:
-        state, options = self._journal.state, self._compaction
+        state = self._journal.state
+        options = self._folding(state).options
         if step.reason is FoldReason.SHORTENED:
             return shortened(state, options=options, before_tokens=step.tokens)
         if step.reason is FoldReason.SUMMARY and agent.summariser is not None:
@@ -337,7 +340,8 @@ class Interpreter:
         return True
 
     def _answered(self, agent: Agent, answer: ModelReply | ProviderError | None, sink: ReplySoFar) -> None:
-        turn = _turn_of(self._journal.state)
+        state = self._journal.state
+        turn = _turn_of(state)
         if isinstance(answer, ModelReply):
             self._journal.add(answers.replied(turn, answer))
         elif isinstance(answer, ProviderError):
@@ -347,6 +351,7 @@ class Interpreter:
                 key=self._key,
                 was_shown=sink.has_shown,
                 fallback=agent.fallback,
+                can_shrink=isinstance(answer, ContextTooLong) and can_shrink(state, self._folding(state).options),
                 options=self._retry,
                 now_us=self._clock.now_us(),
             )
