@@ -16,9 +16,9 @@ import msgspec
 from torpor.app import running
 from torpor.client.items import DeltaItem, EventItem
 from torpor.client.torpor_client import TorporClient
+from torpor.client.watch import Watch
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
-from torpor.records.events import TurnCancelledEvent, TurnFinishedEvent, TurnRefusedEvent, TurnStartedEvent
-from torpor.records.frames import Cursor
+from torpor.records.events import AnyEvent, TurnCancelledEvent, TurnFinishedEvent, TurnRefusedEvent, TurnStartedEvent
 from torpor.records.ids import MessageId
 from torpor.records.journal import WhenBusy
 from torpor.settings import read_settings
@@ -62,12 +62,13 @@ CONTEXT: Final = WorkingContext(
 class Day:
     """One client of one conversation, and what it says."""
 
-    def __init__(self, client: TorporClient, api: FakeApi) -> None:
+    def __init__(self, client: TorporClient, watch: Watch, *, api: FakeApi) -> None:
         self.client = client
+        self._watch = watch
         self.api = api
+        self._turn_of: dict[MessageId, int] = {}
         self.sent = 0
         """Messages so far, of which each has a number."""
-        self._seen = 0
 
     async def say(self, text: str, *, when_busy: WhenBusy = WhenBusy.QUEUE) -> MessageId:
         self.sent += 1
@@ -77,23 +78,24 @@ class Day:
 
     async def over(self, message: MessageId) -> None:
         """Wait for the end of the turn that takes it."""
-        turn = 0
-        async with self.client.watch(CONVERSATION, Cursor(event=self._seen)) as watch:
-            async for item in watch:
-                if not isinstance(item, EventItem):
-                    continue
-                self._seen = item.event.event
-                if isinstance(item.event, TurnStartedEvent) and message in item.event.messages:
-                    turn = item.event.turn
-                if isinstance(item.event, _ENDS) and item.event.turn == turn:
-                    return
+        async for item in self._watch:
+            if not isinstance(item, EventItem):
+                continue
+            self._note(item.event)
+            if isinstance(item.event, _ENDS) and item.event.turn == self._turn_of.get(message):
+                return
 
     async def heard(self, text: str) -> None:
         """Wait until a reply that is being written begins like this."""
-        async with self.client.watch(CONVERSATION, Cursor(event=self._seen)) as watch:
-            async for item in watch:
-                if isinstance(item, DeltaItem) and item.text.startswith(text):
-                    return
+        async for item in self._watch:
+            if isinstance(item, EventItem):
+                self._note(item.event)
+            if isinstance(item, DeltaItem) and item.text.startswith(text):
+                return
+
+    def _note(self, event: AnyEvent) -> None:
+        if isinstance(event, TurnStartedEvent):
+            self._turn_of.update(dict.fromkeys(event.messages, event.turn))
 
     async def ask(self, text: str, *replies: Reply) -> None:
         """Say something that is answered by these."""
@@ -185,8 +187,9 @@ async def opened(home: Path, *replies: Reply) -> AsyncIterator[Day]:
         async with (
             running(read_settings(home, {}), data=home / ".torpor", host="127.0.0.1", port=0) as server,
             TorporClient(server.url, server.development_token) as client,
+            client.watch(CONVERSATION) as watch,
         ):
-            yield Day(client, api)
+            yield Day(client, watch, api=api)
 
 
 def refused(api: FakeApi) -> list[Any]:

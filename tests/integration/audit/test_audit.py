@@ -21,7 +21,7 @@ from torpor.store.blobs import LocalBlobs
 from torpor.store.sqlite.auditing import open_to_audit
 
 SEED = 20
-FLIPS = 150
+FLIPS = 75
 """For each column."""
 
 

@@ -1,0 +1,79 @@
+"""How much of each request the one before it had sent, over a long conversation with tools, skills and policies."""
+
+from pathlib import Path
+from statistics import median
+
+import anyio
+import pytest
+
+from tests.support.clinic_day import DEADLINE_S, PATH, opened, refused
+from torpor.operations.prefix import RequestPrefix, prefixes, summary_of
+from torpor.records.ids import ConversationKey
+from torpor.store.sqlite.reader import open_to_read
+from torpor_fake_api.scripting.replies import Reply, ToolUse, says
+from torpor_fake_api.scripting.script import Asked
+
+TURNS = 100
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
+SKILLS = {10: "taking-payments", 40: "preparing-the-day"}
+QUESTIONS = (
+    "When are you open on {day}?",
+    "Who comes on {day}, and to whom?",
+    "What does it cost to cancel a visit on {day} after noon?",
+    "May a patient bring a dog on {day}?",
+)
+ANSWER = "It is as the book says: from eight to six, with a break at noon, and nobody else has asked for {day} so far. "
+
+
+def answered(asked: Asked) -> Reply:
+    """A tool round, or two of them where a skill is due, then an answer."""
+    turn = int(asked.text.partition(":")[0].split()[-1]) if asked.text.startswith("turn") else 0
+    day = DAYS[turn % len(DAYS)]
+    if asked.has_results:
+        return says(ANSWER.format(day=day) * 3)
+    if skill := SKILLS.get(turn):
+        return says("I look it up.", ToolUse("load_skill", {"name": skill}))
+    return says(ToolUse("opening_hours", {"day": day}), ToolUse("find_appointments", {"day": day}))
+
+
+async def hundred_turns(home: Path) -> list[RequestPrefix]:
+    async with opened(home) as day:
+        day.api.otherwise(answered)
+        with anyio.fail_after(2 * DEADLINE_S):
+            for turn in range(1, TURNS + 1):
+                question = QUESTIONS[turn % len(QUESTIONS)].format(day=DAYS[turn % len(DAYS)])
+                await day.ask(f"turn {turn}: {question}")
+        assert refused(day.api) == []
+    with open_to_read(home / ".torpor") as reader:
+        records = reader.load(ConversationKey(*PATH.split("/")), use_snapshot=False).tail
+    return list(prefixes(records))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[RequestPrefix]:
+    return anyio.run(hundred_turns, tmp_path_factory.mktemp("cache") / "home")
+
+
+def test_within_a_turn_all_of_it_was_sent_before(found: list[RequestPrefix]) -> None:
+    within = [each.share for each in found if not each.is_first_of_turn]
+
+    assert len(within) >= TURNS
+    assert set(within) == {1.0}
+
+
+def test_across_turns_the_median_is_above_95_per_cent(found: list[RequestPrefix]) -> None:
+    across = summary_of(found).across_turns
+
+    assert across is not None
+    assert across > 0.95
+
+
+def test_nothing_breaks_a_prefix_but_what_was_for_one_turn_alone(found: list[RequestPrefix]) -> None:
+    assert {each.cause for each in found} == {"", "turn-only blocks"}
+
+
+def test_the_host_reads_from_its_cache_what_was_sent_before(found: list[RequestPrefix]) -> None:
+    """It caches up to marks only, and counts in tokens of its own."""
+    within = [each for each in found if not each.is_first_of_turn and each.input_tokens]
+
+    assert median(each.cache_read_tokens / each.input_tokens for each in within) > 0.9
