@@ -206,6 +206,7 @@ class Actor:
             self._interpreter = Interpreter(
                 self.key,
                 journal=journal,
+                pages=parts.store,
                 agent=parts.agents.get(journal.state.agent),
                 bus=parts.bus,
                 clock=parts.clock,

@@ -48,6 +48,36 @@ class SkillAccess(Protocol):
         ...
 
 
+class EarlierAccess(Protocol):
+    """The earlier turns of one conversation; implemented by the turn, which knows whose they are."""
+
+    async def read(self, *, first_turn: int, last_turn: int, offset: int, bounds: "EarlierBounds") -> str:
+        """Turns word for word, as many as there is room for. Args: offset: characters of the first turn to leave out.
+
+        Raises: ToolError: there is no such turn, or it cannot be read now.
+        """
+        ...
+
+    async def search(self, query: str, *, first_turn: int, last_turn: int, limit: int, bounds: "EarlierBounds") -> str:
+        """Folded turns in which all words of ``query`` occur, the newest first, at most ``limit``.
+
+        Args: first_turn, last_turn: where to look; 0 for all.
+        Raises: ToolError: nothing is folded there, or it cannot be read now.
+        """
+        ...
+
+
+class EarlierBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the earlier turns one call may cost."""
+
+    size_bytes: int
+    """Of what it answers, UTF-8."""
+    records_max: int
+    """Looked at."""
+    deadline_s: float
+    """For looking; what was found until then is told."""
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """On whose behalf and under which name a call runs; ids named by the model are not authority, this is."""
 
@@ -62,6 +92,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the watching clients what is going on; never waits."""
     skills: SkillAccess | None = None
     """For the engine's own tools; None where no skill is offered."""
+    earlier: EarlierAccess | None = None
+    """For the engine's own tools; None where nothing is kept to be read."""
 
     @property
     def tenant(self) -> str:

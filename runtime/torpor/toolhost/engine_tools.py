@@ -1,20 +1,23 @@
-"""Tools of the engine itself: reading on in long results for every agent, skills for those that have any."""
+"""Tools of the engine itself: reading on in long results for every agent, skills for those that have any, earlier turns
+where some were folded."""
 
 import re
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from torpor.conversation.earlier import READ_EARLIER
 from torpor.errors import ToolFailed
 from torpor.store.contract import Blobs
 from torpor.toolhost.contract import ToolContext
 from torpor.toolhost.declare import Tool, tool
+from torpor.toolhost.earlier_tool import earlier_tool
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.results import page
 from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS, skill_tools
 
 READ_RESULT: Final = "read_result"
-ENGINE_TOOL_NAMES: Final = frozenset({READ_RESULT, LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
+ENGINE_TOOL_NAMES: Final = frozenset({READ_RESULT, READ_EARLIER, LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
 """What no tool of a home may be called."""
 
 ALWAYS_OFFERED: Final = frozenset({READ_RESULT})
@@ -29,7 +32,7 @@ _OVERLAP_BYTES: Final = 4
 
 def engine_tools(blobs: Blobs, *, options: ToolOptions) -> tuple[Tool[..., Any], ...]:
     """All of them; ``ENGINE_TOOL_NAMES`` are their names."""
-    return (_read_result(blobs, options=options), *skill_tools(options=options))
+    return (_read_result(blobs, options=options), earlier_tool(options=options), *skill_tools(options=options))
 
 
 def _read_result(blobs: Blobs, *, options: ToolOptions) -> Tool[..., Any]:

@@ -23,3 +23,7 @@ class ToolOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Of one progress report; the rest is cut off."""
     blob_deadline_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     """Storing or reading one whole result."""
+    earlier_deadline_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    """One look into earlier turns; what was found until then is told."""
+    earlier_records_max: Annotated[int, msgspec.Meta(ge=1)] = 20_000
+    """Records of earlier turns that one search looks at; the next one goes on from there."""

@@ -5,6 +5,8 @@ from typing import Final
 
 from torpor.conversation.budget import Profile
 from torpor.conversation.compaction import Window
+from torpor.conversation.earlier import READ_EARLIER
+from torpor.conversation.state import ConversationState
 from torpor.conversation.view import Preamble
 from torpor.flags.contract import Decided, FlagContext
 from torpor.model.contract import Model
@@ -81,9 +83,17 @@ class Agent:
             has_summariser=self.summariser is not None,
         )
 
-    def offer(self, decided: Decided, catalogue: Catalogue) -> Offer:
-        """What it offers under these flags and skills."""
-        return self.offers.offer(decided, catalogue)
+    def offer(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False) -> Offer:
+        """What it offers under these flags and skills.
+
+        Args: has_earlier: to a conversation with turns to read again.
+        """
+        return self.offers.offer(decided, catalogue, has_earlier=has_earlier)
+
+    def has_earlier(self, state: ConversationState) -> bool:
+        """Whether there is something that its conversation holds and cannot see: folded turns, or a result cut short,
+        for which the tool that reads it was offered."""
+        return state.generation > 0 or READ_EARLIER in self.offers.tools_of(state.preamble)
 
     def interned(self, preamble: Preamble) -> Preamble:
         """The same preamble as other conversations hold it, so that its text is in memory once."""

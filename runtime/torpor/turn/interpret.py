@@ -50,9 +50,11 @@ from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
+    ContextReplaced,
     FoldReason,
     JournalRecord,
     ModelRequested,
+    PreambleChanged,
     StepKind,
     TurnCancelled,
     TurnFailed,
@@ -64,6 +66,7 @@ from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
+from torpor.turn.earlier import EarlierTurns, Pages
 from torpor.turn.fold_history import HistoryFold
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.options import TurnOptions
@@ -83,6 +86,7 @@ class Interpreter:
         key: ConversationKey,
         *,
         journal: Journal,
+        pages: Pages,
         agent: Agent | None,
         bus: Bus,
         clock: Clock,
@@ -100,12 +104,14 @@ class Interpreter:
     ) -> None:
         """
         Args:
+            pages: of the journal as far as it is durable.
             land_soon: has another task wait for the commit under way, while this one waits for the model; that task's
                 failure cancels this one.
             recovers: whether a life before this one may have asked the model already and left no record of it.
         """
         self._key = key
         self._journal = journal
+        self._pages = pages
         self._agent = agent
         self._bus = bus
         self._clock = clock
@@ -184,8 +190,11 @@ class Interpreter:
 
     async def _decided(self, agent: Agent) -> Decided:
         context = agent.flag_context(self._key)
-        known = self._surroundings.flags.decided(context)
-        return known if known is not None else await self._surroundings.flags.ask(context)
+        if (known := self._surroundings.flags.decided(context)) is not None:
+            return known
+        await self._journal.submit()
+        self._land_soon()  # whoever waits for what was added need not wait for another's provider
+        return await self._surroundings.flags.ask(context)
 
     def _finish(self, step: FinishTurn) -> None:
         match step.end:
@@ -242,13 +251,17 @@ class Interpreter:
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
             decided = await self._decided(agent)
-            skills = agent.offer(decided, self._surroundings.skills.current).skills.keys()
+            skills = agent.offer(decided, self._surroundings.skills.current, has_earlier=True).skills.keys()
             record = await self._fold(step, agent, skills=skills)
+            offered = agent.offers.with_earlier(self._journal.state.preamble, decided)
         self._scope = None
         if record is None:
             self._cut(self._stopping, partial=())
-        else:
-            self._journal.add(record)
+            return
+        self._journal.add(record)
+        if isinstance(record, ContextReplaced) and offered.digest != self._journal.state.preamble.digest:
+            # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
+            self._journal.add(PreambleChanged(digest=offered.digest, body=offered.body))
 
     async def _fold(self, step: Compact, agent: Agent, *, skills: AbstractSet[str]) -> JournalRecord:
         state = self._journal.state
@@ -385,6 +398,7 @@ class Interpreter:
             toolbox=agent.toolbox,
             permits=permits,
             skills=TurnSkills(turn=turn.number, offer=offer, loaded=state.skills),
+            earlier=EarlierTurns(self._key, pages=self._pages, state=state),
             journal=self._journal,
             tasks=self._tasks,
             strays=self._strays,

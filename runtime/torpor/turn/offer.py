@@ -1,17 +1,20 @@
 """What a turn offers the model: the preamble, and the tools and skills that stand in it.
 
 An agent may call what its definition allows; flags take away from that, and what is off costs nothing: neither a
-schema nor a line in the index, nor the engine's tools that would serve it. Equal offers are made once and shared by
-all conversations, so a turn costs a look-up.
+schema nor a line in the index, nor the engine's tools that would serve it; nor does the tool that reads earlier turns
+before there are any that cannot be seen. Equal offers are made once and shared by all conversations, so a turn costs a
+look-up.
 """
 
 import math
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
 
 from torpor.conversation.budget import Profile, encoded_tokens
+from torpor.conversation.earlier import READ_EARLIER
 from torpor.conversation.view import Preamble, preamble_of
 from torpor.errors import ConfigError
 from torpor.flags.contract import Decided
@@ -19,11 +22,13 @@ from torpor.model.contract import Model
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.index import INDEX_TAG, IndexText, index_text
 from torpor.skillbook.parse import Skill
-from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.contract import Toolbox, ToolSpec
 from torpor.toolhost.engine_tools import ALWAYS_OFFERED
 from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS
 from torpor.turn.definition import EVERY, AgentDefinition
 
+NO_SEARCH: Final = frozenset({SEARCH_SKILLS})
+NO_SKILLS: Final = frozenset({LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
 OFFERS_MAX: Final = 64
 """Offers of one agent that are kept ready; the one made first goes first."""
 
@@ -59,21 +64,34 @@ class Offers:
         self._toolbox = toolbox
         self._profile = profile
         self._index_budget_tokens = index_budget_tokens
-        self._ready: dict[tuple[frozenset[str], str], Offer] = {}
+        self._ready: dict[tuple[frozenset[str], str, bool], Offer] = {}
         self._by_digest: dict[str, Offer] = {}
 
-    def offer(self, decided: Decided, catalogue: Catalogue) -> Offer:
-        """What is offered under these flags and skills."""
+    def offer(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False) -> Offer:
+        """What is offered under these flags and skills.
+
+        Args: has_earlier: to a conversation with turns to read again.
+        """
         off = frozenset(key for key, decision in decided.decisions.items() if not decision.value)
-        named = (off, catalogue.digest)
+        named = (off, catalogue.digest, has_earlier)
         offer = self._ready.get(named)
         if offer is None:
             if len(self._ready) >= OFFERS_MAX:
                 gone = self._ready.pop(next(iter(self._ready)))
                 self._by_digest.pop(gone.preamble.digest, None)
-            offer = self._ready[named] = self._made(decided, catalogue)
+            offer = self._ready[named] = self._made(decided, catalogue, has_earlier=has_earlier)
             self._by_digest[offer.preamble.digest] = offer
         return offer
+
+    def with_earlier(self, preamble: Preamble, decided: Decided) -> Preamble:
+        """``preamble``, which may be of another time, and in it the tool that reads earlier turns; nothing else of it
+        is another, since it is pinned for a turn. The same one when the tool is in it or may not be."""
+        spec = self._toolbox.spec(READ_EARLIER)
+        if spec is None or READ_EARLIER in self.tools_of(preamble) or not decided.is_on(f"tool.{READ_EARLIER}"):
+            return preamble
+        fields = _fields_of(preamble)
+        tools = sorted([*fields.get("tools", ()), _schema(spec)], key=lambda tool: str(tool["name"]))
+        return self.interned(preamble_of({**fields, "tools": tools}))
 
     def interned(self, preamble: Preamble) -> Preamble:
         """The equal preamble of an offer that is kept, or ``preamble`` itself."""
@@ -89,7 +107,7 @@ class Offers:
 
     def check(self, decided: Decided, catalogue: Catalogue) -> None:
         """Raises: ConfigError: the fixed parts alone are more than definition or profile grant; with the numbers."""
-        sections = self.offer(decided, catalogue).sections
+        sections = self.offer(decided, catalogue, has_earlier=True).sections
         used, caps = sum(sections.values()), self._caps()
         for key, cap in caps.items():
             if used > cap:
@@ -113,7 +131,7 @@ class Offers:
     def __repr__(self) -> str:
         return f"<Offers ready={len(self._ready)}>"
 
-    def _made(self, decided: Decided, catalogue: Catalogue) -> Offer:
+    def _made(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool) -> Offer:
         definition = self._definition
         skills = {
             skill.key: skill
@@ -122,10 +140,11 @@ class Offers:
             and (EVERY in definition.skills or skill.key in definition.skills)
             and decided.is_on(f"skill.{skill.key}")
         }
-        tools = self._tools(decided, has_skills=bool(skills))
+        idle = frozenset() if has_earlier else frozenset({READ_EARLIER})
+        tools = self._tools(decided, idle=idle | (NO_SEARCH if skills else NO_SKILLS))
         index = self._index(skills, tools)
         if index.left_out:
-            tools = self._tools(decided, has_skills=True, has_search=True)
+            tools = self._tools(decided, idle=idle)
             index = self._index(skills, tools)
         preamble = preamble_of(self._fields(tools, index.text))
         return Offer(
@@ -136,13 +155,11 @@ class Offers:
             catalogue=catalogue,
         )
 
-    def _tools(self, decided: Decided, *, has_skills: bool, has_search: bool = False) -> list[dict[str, Any]]:
-        """Schemas sorted by name, so that only a change of what is offered moves the prefix."""
-        idle = frozenset() if has_skills else frozenset({LOAD_SKILL, READ_SKILL_FILE})
-        if not has_search:
-            idle |= {SEARCH_SKILLS}
+    def _tools(self, decided: Decided, *, idle: AbstractSet[str]) -> list[dict[str, Any]]:
+        """Schemas sorted by name, so that only a change of what is offered moves the prefix. Args: idle: names of the
+        engine's tools that would have nothing to do."""
         return [
-            {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+            _schema(spec)
             for spec in self._toolbox.specs()
             if spec.name not in idle and (spec.name in ALWAYS_OFFERED or decided.is_on(f"tool.{spec.name}"))
         ]
@@ -173,6 +190,10 @@ class Offers:
             **({"system": system} if system else {}),
             "tools": tools,
         }
+
+
+def _schema(spec: ToolSpec) -> dict[str, Any]:
+    return {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
 
 
 def tools_in(preamble: Preamble) -> frozenset[str]:

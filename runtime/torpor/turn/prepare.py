@@ -105,7 +105,8 @@ def beginning(
     now_us: int,
 ) -> list[JournalRecord]:
     """The records that begin the turn, in order; the last one is ``TurnPrepared``."""
-    offer, records = agent.offer(decided, surroundings.skills.current), list[JournalRecord]()
+    offer = agent.offer(decided, surroundings.skills.current, has_earlier=agent.has_earlier(state))
+    records = list[JournalRecord]()
     if decided.digest != (state.flags_digest or EVERYTHING_ON.digest):
         records.append(FlagsPinned(digest=decided.digest, decisions=_decisions(decided)))
     if offer.preamble.digest != state.preamble.digest:

@@ -29,7 +29,7 @@ from torpor.records.journal import (
     ToolFinished,
     ToolStarted,
 )
-from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
+from torpor.toolhost.contract import EarlierAccess, Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.turn import notes
 from torpor.turn.contract import Journal
 from torpor.turn.permits import Permits
@@ -59,6 +59,7 @@ class ToolBatch:
         toolbox: Toolbox,
         permits: Permits,
         skills: TurnSkills,
+        earlier: EarlierAccess,
         journal: Journal,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
@@ -70,6 +71,7 @@ class ToolBatch:
         self._refusals = {call.id: permits.refusal(call.name) for call in turn.open_calls if not call.unusable}
         """Judged once, so that what is recorded and what is done agree."""
         self._skills = skills
+        self._earlier = earlier
         self._journal = journal
         self._tasks = tasks
         self._strays = strays
@@ -213,6 +215,7 @@ class ToolBatch:
             idempotency_key=call.idempotency_key or self._new_key(call),
             report=lambda text: self._report(call.id, call.name, text),
             skills=self._skills.of_call(call.id),
+            earlier=self._earlier,
         )
 
     def _attempt_started(self, step: RunTools) -> AttemptStarted:
