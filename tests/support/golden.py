@@ -1,0 +1,121 @@
+"""Golden journals: conversations as an engine once wrote them, with the digest of each request that they made.
+
+``python -m tests.support.golden`` writes those that are missing, as this engine writes them; a file that is there
+stays, since what it is for is to be old. A change of what conversations hold is a new name in ``MAKERS``. A file is what
+``torpor export`` writes; the digests stand beside it, a line for each request, made by a rebuild that shares nothing
+with the engine.
+"""
+
+import hashlib
+import json
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from tests.support import rebuild
+from tests.support.clinic_day import PATH, live, opened
+from tests.support.doubles import PlayedModel, calls, reads, says, use
+from tests.support.engine import running_engine
+from tests.support.histories import told
+from torpor.conversation.budget import Profile
+from torpor.operations.export import FORMAT, VERSION, ExportHeader, exported
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import JournalRecord
+from torpor.store.blobs import LocalBlobs
+from torpor.store.contract import Head
+from torpor.store.sqlite.auditing import open_to_audit
+from torpor.toolhost.contract import ToolContext
+
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
+SUMMARY: Final = json.dumps(
+    {
+        "facts": ["the user counts to fourteen"],
+        "decisions": ["to go on counting"],
+        "open": [{"kind": "correction", "text": "the deadline is Friday", "turn": 1}],
+    }
+)
+_SMALL: Final = Profile(budget_tokens=6_000, headroom_tokens=500)
+"""Full after about eight turns of a thousand characters."""
+
+
+def digests_of(lines: Sequence[bytes]) -> str:
+    """A line for each request of an export: its record, its call, the sha256 of its body."""
+    records = [record for record in map(json.loads, lines[1:]) if "kind" in record]
+    return "".join(
+        f"{request.seq} {request.call} {hashlib.sha256(request.body).hexdigest()}\n"
+        for request in rebuild.rebuilt(records)
+    )
+
+
+async def clinic_day() -> bytes:
+    """Thinking, parallel tools, context, skill, policies, a long result, steering, a cut reply, a refusal."""
+    pieces: list[bytes] = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        async with opened(home) as day:
+            await live(day)
+        blobs = LocalBlobs(home / ".torpor" / "blobs", in_threads=False)
+        with open_to_audit(home / ".torpor") as reader:
+            key = ConversationKey(*PATH.split("/"))
+            verdict = await exported(lambda: reader.stored(key), blobs, write=pieces.append)
+    assert verdict is not None
+    assert not verdict.difference
+    return b"".join(pieces)
+
+
+async def odd_history() -> bytes:
+    """Whatever may come between any two records: crashes, late results, other models, preambles and flags."""
+    return _export(told(random.Random(2026).randbytes(700)).journal)
+
+
+async def folded() -> bytes:
+    """A summary more than once, and long results that were shortened."""
+
+    async def look(arguments: dict[str, Any], context: ToolContext) -> str:
+        return "a very long result " * 700
+
+    plays = [calls(*(use("look_long", name) for name in "abcd")), says("seen")]
+    summariser = PlayedModel([says(SUMMARY)] * 99)
+    tools = [reads("look_long", look)]
+    async with running_engine(*plays, profile=_SMALL, summariser=summariser, tools=tools) as engine:
+        await engine.ask("look at all four")
+        for number in range(14):
+            await engine.ask(f"{number} {'x' * 1_000}")
+        return _export(await engine.records())
+
+
+MAKERS: Final[dict[str, Callable[[], Any]]] = {"clinic-day": clinic_day, "odd-history": odd_history, "folded": folded}
+
+
+def _export(records: Sequence[JournalRecord]) -> bytes:
+    lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+    header = ExportHeader(
+        format=FORMAT,
+        version=VERSION,
+        tenant="acme",
+        owner="ann",
+        conversation="c_1",
+        head=Head(seq=len(records), event=max(record.event for record in records), batch_id="golden"),
+        records=len(records),
+        digest=hashlib.sha256(lines).hexdigest(),
+    )
+    return msgspec.json.encode(header) + b"\n" + lines
+
+
+def main() -> None:
+    """Write what is missing."""
+    for name, make in MAKERS.items():
+        file = GOLDEN / f"{name}.jsonl"
+        if not file.exists():
+            whole: bytes = anyio.run(make)
+            file.write_bytes(whole)
+            file.with_suffix(".requests").write_text(digests_of(whole.splitlines()))
+
+
+if __name__ == "__main__":
+    main()
