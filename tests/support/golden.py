@@ -1,7 +1,7 @@
 """Golden journals: conversations as an engine once wrote them, with the digest of each request that they made.
 
 ``python -m tests.support.golden`` writes those that are missing, as this engine writes them; a file that is there
-stays, since what it is for is to be old. A change of what conversations hold is a new name in ``MAKERS``. A file is what
+stays, since what it is for is to be old. What conversations hold since then is a new name in ``MAKERS``. A file is what
 ``torpor export`` writes; the digests stand beside it, a line for each request, made by a rebuild that shares nothing
 with the engine.
 """
