@@ -40,6 +40,7 @@ from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
 from torpor.turn.options import TurnOptions
+from torpor.turn.prepare import Surroundings
 
 KEY = ConversationKey("acme", "ann", "c_1")
 DEADLINE_S = 10.0
@@ -155,6 +156,7 @@ class Engine:
         when_busy: WhenBusy = WhenBusy.QUEUE,
         agent: str = "",
         resume: Offer | None = None,
+        lookback: int = 0,
     ) -> PendingReply:
         """Put a message into the mailbox."""
         if not message_id:
@@ -167,6 +169,7 @@ class Engine:
             when_busy=when_busy,
             agent=agent,
             resume=resume,
+            lookback=lookback,
         )
         return self.supervisor.post(key, command)
 
@@ -284,6 +287,7 @@ async def running_engine(
     summariser: Model | None = None,
     max_tokens: int = 4096,
     compaction: CompactionOptions | None = None,
+    surroundings: Surroundings | None = None,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
@@ -322,6 +326,7 @@ async def running_engine(
             retry=retry,
             turn=turn,
             compaction=compaction or CompactionOptions(),
+            surroundings=surroundings or Surroundings(),
             actor=actor or ActorOptions(),
         )
         supervisor = Supervisor(parts, holder=holder, options=options)

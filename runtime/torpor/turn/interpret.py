@@ -383,6 +383,8 @@ class Interpreter:
         if self._stopping:
             self._cut(self._stopping, partial=())
             return
+        if not isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), RunTools):
+            return  # a message asked to be next in the meantime
         self._recovers = self._recovers and step.attempt == 1  # later attempts are on record before they act
         state = self._journal.state
         turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)

@@ -82,6 +82,8 @@ class TurnSkills:
                 difflib.get_close_matches(name, self._offered, n=NEAR_MAX, cutoff=0.3)
                 or sorted(self._offered)[:NEAR_MAX]
             )
+            if not near:
+                raise ToolFailed(f"no skill {name!r} is available any more, go on without it")
             raise ToolFailed(f"no skill {name!r} is available, expected one as it is listed, perhaps {', '.join(near)}")
         return skill
 
