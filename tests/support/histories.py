@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from tests.support.history_folds import COMPACTION, compaction_failed, reasons, replaced
+from torpor.conversation.compaction import can_shrink, is_foldable
 from torpor.conversation.fold import fold, requested_view, version_of
 from torpor.conversation.number import numbered
 from torpor.conversation.state import PAUSED, CallState, CallStatus, ConversationState, TurnState
@@ -22,11 +24,13 @@ from torpor.conversation.steps import (
     PrepareTurn,
     Rest,
     RunTools,
+    Step,
     StepOptions,
     TurnEnd,
     next_step,
 )
 from torpor.conversation.view import Preamble, View, preamble_of, request_body
+from torpor.errors import ContextTooLong, ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import MessageId
@@ -82,15 +86,22 @@ CONTEXTS = (
     WorkingContext(),
 )
 SKILLS = ("refunds", "visits", "chatter")
+LONG = "é\U0001f600 long, " * 20
 THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
 
 
 class Request:
     """One model call as it was asked."""
 
-    def __init__(self, seq: int, *, turn: int, after_pause: bool, preamble: Preamble, view: View) -> None:
-        self.seq = seq
+    def __init__(
+        self, state: ConversationState, *, turn: int, after_pause: bool, preamble: Preamble, view: View, folds: int
+    ) -> None:
+        """Args: state: after the record of it.  folds: how often the view was replaced before."""
+        self.seq = state.seq
         self.turn = turn
+        self.turns = tuple(start.turn for start in state.starts)
+        """Those that were in the view, in order."""
+        self.folds = folds
         self.after_pause = after_pause
         self.text = view.text()
         self.body: dict[str, Any] = json.loads(request_body(preamble, view))
@@ -130,7 +141,10 @@ class Teller:
         """Messages that went with them."""
         self.beside: dict[int, Beside] = {}
         """By turn."""
+        self.folds = 0
+        """How often the view was replaced."""
         self._is_asking = False
+        self._is_folding = False
         self._is_running = False
         self._counter = 0
 
@@ -151,6 +165,8 @@ class Teller:
                 self._cancel_call,
                 self._crash,
             ]
+        elif self._is_folding:
+            happenings += [self._end_fold, self._end_fold, self._fail_fold, self._cut, self._crash]
         elif self._is_running:
             happenings += [self._finish_call, self._finish_call, self._cancel_tools, self._crash]
         elif not isinstance(step, Rest):
@@ -162,6 +178,8 @@ class Teller:
         self._crash()
         while not isinstance(step := next_step(self.state, Lane.TURN, OPTIONS, 0), Rest):
             self._perform(step)
+            if self._is_folding:
+                self._end_fold()
             if self._is_asking:
                 self._add(self._replied(text_block("done")))
                 self._is_asking = False
@@ -227,12 +245,14 @@ class Teller:
         self._add(ContextChanged(context=context, version=version_of(self.state, context), principal="ann"))
 
     def _crash(self) -> None:
-        self._is_asking = self._is_running = False
+        self._is_asking = self._is_folding = self._is_running = False
 
-    def _perform(self, step: PrepareTurn | CallModel | RunTools | FinishTurn) -> None:
+    def _perform(self, step: Step) -> None:
         match step:
             case PrepareTurn():
                 self._prepare(step)
+            case CallModel() if self._folds_first():
+                self._begin_fold(step)
             case CallModel():
                 self._ask(step)
             case RunTools():
@@ -269,6 +289,32 @@ class Teller:
             )
         )
 
+    def _folds_first(self) -> bool:
+        turn = self._turn
+        if turn.is_too_long:
+            return True
+        return not turn.call and bool(reasons(self.state)) and self._pick((False, False, True))
+
+    def _begin_fold(self, step: CallModel) -> None:
+        self._add(
+            AttemptStarted(turn=step.turn, step=StepKind.COMPACT, round=step.round, attempt=self._turn.folds_begun + 1)
+        )
+        self._is_folding = True
+
+    def _end_fold(self) -> None:
+        reason = self._pick(reasons(self.state))
+        self._add(replaced(self.state, reason, pick=self._pick, skills=SKILLS))
+        self._is_folding = False
+        self.folds += 1
+
+    def _fail_fold(self) -> None:
+        """Only a summariser fails, and once a turn."""
+        if self._turn.has_fold_failed or not is_foldable(self.state):
+            self._end_fold()
+            return
+        self._add(compaction_failed(self.state, pick=self._pick))
+        self._is_folding = False
+
     def _ask(self, step: CallModel) -> None:
         turn, view = self._turn, requested_view(self.state, step.joined)
         after_pause = turn.stop_reason == PAUSED or (bool(turn.call) and self.requests[-1].after_pause)
@@ -288,7 +334,7 @@ class Teller:
         )
         preamble = self.state.preamble
         self.requests.append(
-            Request(self.state.seq, turn=step.turn, after_pause=after_pause, preamble=preamble, view=view)
+            Request(self.state, turn=step.turn, after_pause=after_pause, preamble=preamble, view=view, folds=self.folds)
         )
         self._is_asking = True
 
@@ -338,10 +384,13 @@ class Teller:
         return canonical({"type": "tool_use", "id": f"call_{self._number()}"} | fields)
 
     def _fail_model(self) -> None:
-        turn, code = self._turn, "model_unavailable"
+        turn, code = self._turn, ProviderUnavailable.code
+        if not turn.was_too_long and can_shrink(self.state, COMPACTION):
+            code = self._pick((code, code, ContextTooLong.code))
         failed = ModelFailed(turn=turn.number, call=turn.call, round=turn.round, code=code)
-        if turn.failures < 3 and self._pick((True, True, False)):
-            other = self._pick(("", "", "other"))
+        is_once = code == ContextTooLong.code
+        if is_once or (turn.failures < 3 and self._pick((True, True, False))):
+            other = "" if is_once else self._pick(("", "", "other"))
             self._add(msgspec.structs.replace(failed, retry_at_us=self._number(), next_model=other))
             self._is_asking = False
             return
@@ -382,7 +431,7 @@ class Teller:
         self._cut()
 
     def _settle(self, call: CallState, outcome: Outcome) -> None:
-        block = tool_result_block(call.id, self._pick(("", "fine")), is_error=outcome is not Outcome.SUCCEEDED)
+        block = tool_result_block(call.id, self._pick(("", "fine", LONG)), is_error=outcome is not Outcome.SUCCEEDED)
         turn = self._turn.number
         self._add(ToolFinished(turn=turn, call_id=call.id, name=call.name, outcome=outcome, block=block))
 
