@@ -293,6 +293,7 @@ class Actor:
                 blocks=_blocks_of(command),
                 when_busy=command.when_busy,
                 cleaned=command.cleaned,
+                lookback=command.lookback,
             )
         )
         receipt = Receipt(

@@ -50,6 +50,14 @@ _OFFERED: Final = {
     help="Take up what a failed turn offered; TEXT may be left out then.",
 )
 @click.option(
+    "--lookback",
+    type=click.IntRange(min=0, max=50),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Exchanges from before what the model still sees that are quoted to it, for this message alone.",
+)
+@click.option(
     "--timeout",
     "deadline_s",
     type=click.FloatRange(min=0, min_open=True),
@@ -82,6 +90,7 @@ def command(
     agent: str,
     when_busy: str,
     resume: str | None,
+    lookback: int,
     deadline_s: float,
     outage_s: float,
     message_id: str | None,
@@ -109,6 +118,7 @@ def command(
         agent=agent,
         when_busy=WhenBusy(when_busy),
         resume=Offer(resume) if resume else None,
+        lookback=lookback,
         message_id=message_id or RandomIds().new_id(),
         is_told=conversation is None and not as_json,
     )
@@ -128,6 +138,7 @@ class _Sending(msgspec.Struct, frozen=True):
     agent: str = msgspec.field(default="")
     when_busy: WhenBusy = WhenBusy.QUEUE
     resume: Offer | None = None
+    lookback: int = 0
     message_id: str = ""
     is_told: bool = False
     """Whether the conversation is named when it is made."""
@@ -166,6 +177,7 @@ async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Even
             when_busy=sending.when_busy,
             agent=sending.agent,
             resume=sending.resume,
+            lookback=sending.lookback,
         )
         accepted.set()
         if sending.is_told:

@@ -150,11 +150,13 @@ class TorporClient:
         when_busy: WhenBusy = WhenBusy.QUEUE,
         agent: str = "",
         resume: Offer | None = None,
+        lookback: int = 0,
     ) -> Receipt:
         """Send a message and return once it is durable; it is one message however often it had to be sent.
 
         ``agent`` is only read when the message creates the conversation. ``resume`` takes up an offer of the turn that
-        failed; the text may be empty then. A server without room for it is asked again
+        failed; the text may be empty then. ``lookback`` has so many exchanges (up to 50) from before what the model
+        still sees quoted to it, in this message's turn alone. A server without room for it is asked again
         after the time that it names. Cancelled, the message may have been accepted: send it again under the same id.
         """
         frame = Send(
@@ -165,6 +167,7 @@ class TorporClient:
             when_busy=when_busy,
             agent=agent,
             resume=resume,
+            lookback=lookback,
         )
         accepted = await self._ask(frame, Accepted)
         return Receipt(

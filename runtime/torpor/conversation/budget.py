@@ -3,7 +3,7 @@
 A section is a part of a request; an allotment is what a profile grants to a few of them together:
 
 - fixed: instructions, tools, skill index
-- conversation: history, summary, live context, memories
+- conversation: history, summary, live context, memories, look-back
 - workflow: workflow state, envelope (the context signal)
 - policies: policy excerpts
 - headroom: the reply, and whatever was estimated too low
@@ -31,7 +31,7 @@ BYTES_PER_TOKEN: Final = 4
 
 SECTIONS: Final = {
     "fixed": ("instructions", "tools", "skill_index"),
-    "conversation": ("history", "summary", "live_context", "memories"),
+    "conversation": ("history", "summary", "live_context", "memories", "lookback"),
     "workflow": ("workflow", "envelope"),
     "policies": ("policy_excerpts",),
 }

@@ -92,7 +92,11 @@ def _created(state: ConversationState, record: ConversationCreated) -> Conversat
 def _received(state: ConversationState, record: MessageReceived) -> ConversationState:
     """Queue in order of arrival; one that interrupts goes before those that wait, after earlier ones that interrupt."""
     message = QueuedMessage(
-        id=record.message_id, principal=record.principal, blocks=record.blocks, when_busy=record.when_busy
+        id=record.message_id,
+        principal=record.principal,
+        blocks=record.blocks,
+        when_busy=record.when_busy,
+        lookback=record.lookback,
     )
     if record.when_busy is not WhenBusy.INTERRUPT:
         return msgspec.structs.replace(state, queued=(*state.queued, message))

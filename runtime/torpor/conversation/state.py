@@ -48,6 +48,8 @@ class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     blocks: tuple[Block, ...]
     when_busy: WhenBusy
+    lookback: int = 0
+    """Exchanges that are quoted when it begins a turn."""
 
 
 class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):

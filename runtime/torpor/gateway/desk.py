@@ -145,6 +145,7 @@ class Desk:
             when_busy=frame.when_busy,
             agent=frame.agent,
             resume=frame.resume,
+            lookback=frame.lookback,
         )
 
     async def _accepted(self, frame: Send, reply: Reply) -> ServerFrame:

@@ -14,5 +14,7 @@ Pause: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 """A time that may be nothing."""
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A part of a whole."""
+LookBack: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=50)]
+"""Exchanges that a message may have quoted beside it."""
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 """Of TCP; 0 lets the system choose."""

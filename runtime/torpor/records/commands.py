@@ -34,6 +34,8 @@ class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Only read when this message creates the conversation; empty for the home's default agent."""
     resume: Offer | None = None
     """Taken up of a turn that failed; what that means to the model stands before ``text``."""
+    lookback: int = 0
+    """Exchanges that are quoted to the model in the turn that this message begins."""
 
 
 class UpdateContext(msgspec.Struct, frozen=True, kw_only=True):

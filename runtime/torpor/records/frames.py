@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from torpor.records.bounds import LookBack
 from torpor.records.context import WorkingContext
 from torpor.records.events import AnyEvent
 from torpor.records.ids import CallId, MessageId
@@ -64,6 +65,8 @@ class Send(ClientFrame, frozen=True, tag="send"):
     agent: str = ""
     resume: Offer | None = None
     """Takes up an offer of the turn that failed; ``text`` may be empty then."""
+    lookback: LookBack = 0
+    """Exchanges from before what the model still sees that are quoted to it, in the turn of this message alone."""
 
 
 class UpdateContext(ClientFrame, frozen=True, tag="context.update"):

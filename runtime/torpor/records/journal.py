@@ -120,6 +120,8 @@ class MessageReceived(Record, frozen=True, tag="message_received"):
     when_busy: WhenBusy = WhenBusy.QUEUE
     cleaned: int = 0
     """How many characters were replaced because they cannot be stored or sent."""
+    lookback: int = 0
+    """Exchanges that are to be quoted in the turn that it begins; nothing when it joins a running one."""
 
 
 class PreambleChanged(Record, frozen=True, tag="preamble_changed"):
@@ -172,6 +174,8 @@ class TurnPrepared(Record, frozen=True, tag="turn_prepared"):
     """Labels of the context parts in ``signal``."""
     policies: tuple[str, ...] = ()
     """Policy excerpts in ``turn_only``, each as ``id@version``."""
+    lookback: tuple[int, ...] = ()
+    """Turns that are quoted in ``turn_only``."""
 
 
 class AttemptStarted(Record, frozen=True, tag="attempt_started"):

@@ -32,6 +32,10 @@ _LOOKBACK_RECORDS_MAX: Final = 8_192
 _log = structlog.get_logger()
 
 
+Exchanges = tuple[EarlierTurn, ...]
+"""In order, none refused."""
+
+
 class Pages(Protocol):
     """Implemented by ``store.contract.Store``."""
 
@@ -90,7 +94,7 @@ class EarlierTurns:
         searched = (search.reached if search.stopped else first_turn, last_turn)
         return places(search.found, turns=searched, stopped=search.stopped, bytes_max=bounds.size_bytes)
 
-    async def exchanges(self, count: int, *, deadline_s: float) -> tuple[EarlierTurn, ...]:
+    async def exchanges(self, count: int, *, deadline_s: float) -> Exchanges:
         """The last ``count`` turns that are folded and were not refused, in order.
 
         Fewer when they cannot be read, or not within ``deadline_s``: a turn does not fail for want of a quotation.

@@ -66,7 +66,7 @@ from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
-from torpor.turn.earlier import EarlierTurns, Pages
+from torpor.turn.earlier import EarlierTurns, Exchanges, Pages
 from torpor.turn.fold_history import HistoryFold
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.options import TurnOptions
@@ -170,7 +170,8 @@ class Interpreter:
         return isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), Rest)
 
     async def _prepare(self, step: PrepareTurn) -> None:
-        """Begin the turn. Only flags that another provider was not asked for yet are waited for, within a deadline."""
+        """Begin the turn. Waited for, within a deadline, are only flags that another provider was not asked for yet,
+        and exchanges that the message asks to have quoted."""
         if self._agent is None:
             self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
             return
@@ -178,6 +179,10 @@ class Interpreter:
         state = self._journal.state
         if isinstance(now := next_step(state, Lane.TURN, self._steps, self._clock.now_us()), PrepareTurn):
             step = now  # a message that came meanwhile may go first
+        exchanges = await self._exchanges(state, step)
+        state = self._journal.state
+        if next_step(state, Lane.TURN, self._steps, self._clock.now_us()) != step:
+            return  # another message goes first, with what it asks for
         records = beginning(
             state,
             step,
@@ -185,8 +190,20 @@ class Interpreter:
             decided=decided,
             surroundings=self._surroundings,
             now_us=self._clock.now_us(),
+            exchanges=exchanges,
+            folding=self._folding_of(self._agent, self._agent.model_name),
         )
         self._journal.add(*records)
+
+    async def _exchanges(self, state: ConversationState, step: PrepareTurn) -> Exchanges:
+        """What the messages of the turn ask to have quoted, of what is folded."""
+        count = max((message.lookback for message in state.queued if message.id in step.messages), default=0)
+        if not count or not state.generation:
+            return ()
+        await self._journal.submit()
+        self._land_soon()  # nobody waits for a quotation to hear that the message was accepted
+        earlier = EarlierTurns(self._key, pages=self._pages, state=state)
+        return await earlier.exchanges(count, deadline_s=self._options.lookback_deadline_s)
 
     async def _decided(self, agent: Agent) -> Decided:
         context = agent.flag_context(self._key)
@@ -215,8 +232,10 @@ class Interpreter:
         agent, turn = self._agent, state.turn
         if agent is None or turn is None:
             return NEVER
-        ratio = self._calibration.bytes_per_token(turn.model or agent.model_name)
-        window = agent.window(ratio)
+        return self._folding_of(agent, turn.model or agent.model_name)
+
+    def _folding_of(self, agent: Agent, model: str) -> Folding:
+        window = agent.window(self._calibration.bytes_per_token(model))
         return Folding(window=window, options=fitted(self._compaction, window))
 
     async def _act(self, step: Compact | CallModel | RunTools) -> None:

@@ -12,5 +12,7 @@ class TurnOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Model calls under way at once in this process; others wait their turn."""
     model_deadline_s: Seconds = 600.0
     """One model call, from asking to the complete reply."""
+    lookback_deadline_s: Seconds = 5.0
+    """Reading the exchanges that a message asks to have quoted; those found until then are."""
     cancel_grace_s: Pause = 5.0
     """How long a running write may go on before a cancelled turn settles it as unknown."""

@@ -1,8 +1,8 @@
-"""What a turn begins with, as records: flags pinned, preamble, context signal, policy excerpts.
+"""What a turn begins with, as records: flags pinned, preamble, context signal, look-back, policy excerpts.
 
 Everything that the model will be told beside the user's words is rendered here, once, and frozen into the record; later
-calls of the turn only repeat it. Flags are the one thing that may have to be waited for, and only where another
-provider has not been asked yet.
+calls of the turn only repeat it. Two things may have to be waited for, and are before: flags where another provider
+has not been asked yet, and earlier exchanges where a message asks for them.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,19 @@ from torpor.conversation.markup import element, escaped_lines, group
 from torpor.conversation.publish import text_of
 from torpor.conversation.signals import ContextOptions, Signal, is_expired, signal_of
 from torpor.conversation.state import ConversationState
-from torpor.conversation.steps import PrepareTurn
+from torpor.conversation.steps import NEVER, Folding, PrepareTurn
 from torpor.conversation.text import clean
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.policies.parse import Excerpt
-from torpor.records.blocks import text_block
+from torpor.records.blocks import Block, text_block
 from torpor.records.journal import FlagDecision, FlagsPinned, JournalRecord, PreambleChanged, TurnPrepared
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY
+from torpor.turn.earlier import Exchanges
+from torpor.turn.lookback import quoted
 
 POLICIES_NOTE: Final = "name the id and version of the rule that you rely on"
 
@@ -103,8 +105,13 @@ def beginning(
     decided: Decided,
     surroundings: Surroundings,
     now_us: int,
+    exchanges: Exchanges = (),
+    folding: Folding = NEVER,
 ) -> list[JournalRecord]:
-    """The records that begin the turn, in order; the last one is ``TurnPrepared``."""
+    """The records that begin the turn, in order; the last one is ``TurnPrepared``.
+
+    Args: exchanges: that the messages ask to have quoted.  folding: what the agent's requests may take.
+    """
     offer = agent.offer(decided, surroundings.skills.current, has_earlier=agent.has_earlier(state))
     records = list[JournalRecord]()
     if decided.digest != (state.flags_digest or EVERYTHING_ON.digest):
@@ -114,20 +121,38 @@ def beginning(
     signal = _signal(state, agent, surroundings=surroundings, now_us=now_us)
     excerpts = _excerpts(state, step, agent=agent, surroundings=surroundings)
     told = policies_text(excerpts)
-    sections = {"envelope": signal.tokens, "policy_excerpts": tokens_of_bytes(len(told.encode()))}
+    signalled, turn_only = _blocks(signal.text), _blocks(told)
+    words = (block for message in state.queued if message.id in step.messages for block in message.blocks)
+    lookback = quoted(
+        state,
+        exchanges,
+        said=(*state.notes, *signalled, *words, *turn_only),
+        preamble_bytes=offer.preamble.size_bytes,
+        folding=folding,
+    )
+    sections = {
+        "envelope": signal.tokens,
+        "policy_excerpts": tokens_of_bytes(len(told.encode())),
+        "lookback": lookback.tokens,
+    }
     records.append(
         TurnPrepared(
             turn=step.turn,
             messages=step.messages,
-            signal=(text_block(signal.text),) if signal.text else (),
-            turn_only=(text_block(told),) if told else (),
+            signal=signalled,
+            turn_only=(*_blocks(lookback.text), *turn_only),
             sections={name: tokens for name, tokens in sections.items() if tokens},
             labels=signal.labels,
             withheld=signal.withheld,
             policies=tuple(f"{excerpt.id}@{excerpt.version}" for excerpt in excerpts),
+            lookback=lookback.turns,
         )
     )
     return records
+
+
+def _blocks(text: str) -> tuple[Block, ...]:
+    return (text_block(text),) if text else ()
 
 
 def policies_text(excerpts: Sequence[Excerpt]) -> str:

@@ -110,6 +110,7 @@ def test_every_section_draws_on_one_allotment() -> None:
         "tools",
         "skill_index",
         "live_context",
+        "lookback",
         "summary",
         "history",
         "workflow",
