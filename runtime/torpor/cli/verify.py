@@ -9,7 +9,7 @@ import click
 from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import resolved, shortened
-from torpor.operations.audit import Verdict, audited, missing
+from torpor.operations.audit import Verdict, verdict_on
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs
 from torpor.store.sqlite.auditing import AuditReader, open_to_audit
@@ -49,7 +49,7 @@ async def _verified(
     blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
     differing = 0
     for number, key in enumerate(meant, start=1):
-        verdict = await _verdict(reader, blobs, key)
+        verdict = await verdict_on(reader, key, blobs=blobs)
         differing += bool(verdict.difference)
         if as_json:
             print_json(verdict)
@@ -59,13 +59,6 @@ async def _verified(
     if not as_json and len(meant) != 1:
         click.echo(f"{len(meant)} conversations verified, {differing or 'none'} of them differ")
     return 1 if differing else 0
-
-
-async def _verdict(reader: AuditReader, blobs: LocalBlobs, key: ConversationKey | str) -> Verdict:
-    if isinstance(key, str):
-        return Verdict(path=key, records=0, requests=0, difference="its name is not text")
-    stored = reader.stored(key)
-    return await audited(stored, blobs) if stored is not None else missing(key)
 
 
 def _in_words(verdict: Verdict) -> Iterator[str]:

@@ -8,7 +8,7 @@ from torpor.errors import JournalCorrupt
 from torpor.operations.verify import Differs, Verification, check_blobs
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Blobs
-from torpor.store.sqlite.auditing import StoredConversation
+from torpor.store.sqlite.auditing import AuditReader, StoredConversation
 
 TakeRecord = Callable[[bytes], None]
 """Gets each record as it is written, once its row was taken."""
@@ -64,6 +64,14 @@ async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord 
     )
 
 
-def missing(key: ConversationKey) -> Verdict:
-    """Of a conversation that is listed and not there."""
-    return Verdict(path=key.path, records=0, requests=0, difference="it is not there any more")
+async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: Blobs) -> Verdict:
+    """On a conversation as ``reader.keys`` names it. Raises: StoreUnavailable: it cannot be read now."""
+    if isinstance(key, str):
+        return Verdict(path=key, records=0, requests=0, difference="its name is not text")
+    try:
+        stored = reader.stored(key)
+    except JournalCorrupt as exc:
+        return Verdict(path=key.path, records=0, requests=0, difference=exc.reason)
+    if stored is None:
+        return Verdict(path=key.path, records=0, requests=0, difference="it is not there any more")
+    return await audited(stored, blobs)

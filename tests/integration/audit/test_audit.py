@@ -15,9 +15,9 @@ import pytest
 from tests.integration.audit.lived import Lived
 from tests.support import rebuild
 from tests.support.clinic_day import CONVERSATION, PATH
-from torpor.operations.audit import Verdict, audited
+from torpor.operations.audit import Verdict, verdict_on
 from torpor.records.ids import ConversationKey
-from torpor.store.blobs import LocalBlobs
+from torpor.store.blobs import LocalBlobs, MemoryBlobs
 from torpor.store.sqlite.auditing import open_to_audit
 
 SEED = 20
@@ -114,7 +114,6 @@ class Changed:
         shutil.copytree(lived.data, folder)
         self.folder = folder
         self.db = sqlite3.connect(folder / "torpor.db", isolation_level=None)
-        self.key = ConversationKey(*PATH.split("/"))
 
     def values(self, table: str, column: str) -> list[tuple[int, bytes]]:
         rows = self.db.execute(f"SELECT rowid, CAST({column} AS BLOB) FROM {table}").fetchall()
@@ -127,9 +126,8 @@ class Changed:
         self.db.execute(f"{update} WHERE rowid = ?", (value, rowid))
         try:
             with open_to_audit(self.folder) as reader:
-                stored = reader.stored(self.key)
-                assert stored is not None
-                return await audited(stored, LocalBlobs(self.folder / "blobs", in_threads=False))
+                (key,) = reader.keys()
+                return await verdict_on(reader, key, blobs=LocalBlobs(self.folder / "blobs", in_threads=False))
         finally:
             self.db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (before, rowid))
 
@@ -175,8 +173,22 @@ async def test_a_changed_number_beside_a_row_fails(changed: Changed, column: str
 async def test_a_changed_value_of_the_directory_fails(changed: Changed, column: str) -> None:
     rng = random.Random(SEED)
     ((rowid, value),) = changed.values("conversations", column)
-    other = flipped(value, rng) if column == "agent" else b"%d" % (int(value) + 1)
-    assert (await changed.verdict("conversations", column, rowid=rowid, value=other)).difference
+    for _ in range(10 if column == "agent" else 1):
+        other = flipped(value, rng) if column == "agent" else b"%d" % (int(value) + 1)
+        assert (await changed.verdict("conversations", column, rowid=rowid, value=other)).difference
+
+
+async def test_a_name_that_is_no_text_fails_and_harms_no_other(changed: Changed) -> None:
+    ((rowid, _),) = changed.values("conversations", "owner")
+
+    assert "not text" in (await changed.verdict("conversations", "owner", rowid=rowid, value=b"\xff")).difference
+
+
+async def test_a_conversation_that_went_away_meanwhile_is_told(changed: Changed) -> None:
+    with open_to_audit(changed.folder) as reader:
+        verdict = await verdict_on(reader, ConversationKey("a", "b", "c"), blobs=MemoryBlobs())
+
+    assert "not there any more" in verdict.difference
 
 
 async def test_a_result_that_was_too_long_for_its_record_must_be_what_it_was(changed: Changed) -> None:
