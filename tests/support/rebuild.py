@@ -71,6 +71,8 @@ class _Rebuilding:
         self.reply: list[Json] = []
         self.results: dict[str, Json] = {}
         self.reply_note: list[Json] = []
+        self.lives: dict[int, Json] = {}
+        self.live: Json | None = None
 
     def take(self, record: Json) -> Rebuilt | None:
         match record["kind"]:
@@ -89,6 +91,8 @@ class _Rebuilding:
                 self.results[record["call_id"]] = record["block"]
             case "late_result":
                 self.notes.append(record["note"])
+            case "live_context_replaced":
+                self.lives[record["seq"]] = record["block"]
             case "context_replaced":
                 self._replace(record)
             case kind if kind in TURN_ENDS:
@@ -97,6 +101,7 @@ class _Rebuilding:
 
     def _begin(self, record: Json) -> None:
         self.turn, self.base, self.base_notes = record["turn"], [*self.view], self.notes
+        self.live = self.lives[record["live"]] if record.get("live") else None
         messages = [block for id_ in record["messages"] for block in self.waiting.pop(id_)]
         self._say("user", [*self.notes, *record.get("signal", []), *messages])
         self._say("user", record.get("turn_only", []), is_turn_only=True)
@@ -110,6 +115,8 @@ class _Rebuilding:
             for role, group in groupby(self.view, key=lambda said: said.role)
         ]
         fields = _fields(self.preamble, record.get("model", ""))
+        if self.live is not None:
+            fields["system"] = [*fields.get("system", []), self.live]
         return Rebuilt(
             seq=record["seq"],
             turn=record["turn"],
