@@ -53,11 +53,15 @@ UNAIDED: Final = ("good", "lazy")
 """Those that are also left to find openings by themselves."""
 
 
-async def kept(conversations: Iterable[Conversation]) -> list[Kept]:
-    """Every summariser."""
+EVERY: Final = (*((name, True) for name in WAYS), *((name, False) for name in UNAIDED))
+"""Summarisers, and whether they name each opening once."""
+
+
+async def kept(conversations: Iterable[Conversation], *, ways: Iterable[tuple[str, bool]] = EVERY) -> list[Kept]:
+    """One row for each of ``ways``."""
     found = [conversation for conversation in conversations if conversation.openings]
     rows = []
-    for name, is_named in (*((name, True) for name in WAYS), *((name, False) for name in UNAIDED)):
+    for name, is_named in ways:
         visible, due = dict.fromkeys(FOLDS, 0), dict.fromkeys(FOLDS, 0)
         for conversation in found:
             for folds, (seen, of) in (await _counted(conversation, WAYS[name], is_named=is_named)).items():
