@@ -21,6 +21,7 @@ class JobHandler(Protocol):
 
         Cancellation: the deadline of the kind passed, or the process stops; to be let through.
         Raises: JobFailed: try again, after the usual pause or the one it names. JobImpossible: never try again.
-        Anything else is a failure like the first, and logged as a bug.
+        Anything else is a failure like the first, and logged as a bug. The texts of errors are logged, and shown to
+        operators: no content of conversations in them.
         """
         ...
