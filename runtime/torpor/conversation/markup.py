@@ -29,10 +29,15 @@ _BLANKS: Final = rf"[\s{_HIDDEN}]*+"
 _NAMES: Final = "|".join(f"[{_HIDDEN}]*+".join(tag) for tag in TAGS)
 # Possessive, since blanks that two repetitions can share would cost the square of their number.
 _FORGED: Final = re.compile(rf"<(?={_BLANKS}/?+{_BLANKS}(?:{_NAMES})(?![\w-]))", re.IGNORECASE)
-_OPENINGS: Final = ("Summary of earlier conversation", "Skill")
-"""What the brackets begin with in which only the engine writes."""
-_SAID: Final = "|".join(_BLANKS.join(f"[{_HIDDEN}]*+".join(word) for word in opening.split()) for opening in _OPENINGS)
-_BRACKETED: Final = re.compile(rf"\[(?={_BLANKS}(?:{_SAID})(?!\w))", re.IGNORECASE)
+
+
+def _spread(words: str) -> str:
+    return _BLANKS.join(f"[{_HIDDEN}]*+".join(word) for word in words.split())
+
+
+_SUMMARY: Final = rf"{_spread('Summary of earlier conversation')}{_BLANKS}:"
+_SKILL: Final = rf"{_spread('Skill')}[^,\[\]]{{1,100}}+,{_BLANKS}{_spread('version')}"
+_BRACKETED: Final = re.compile(rf"\[(?={_BLANKS}(?:{_SUMMARY}|{_SKILL}))", re.IGNORECASE)
 
 _TOLD: Final = re.compile(
     rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9-]+, version "

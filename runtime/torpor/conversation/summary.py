@@ -70,10 +70,10 @@ def read_proposal(text: str, *, options: CompactionOptions) -> Proposal:
 
     Raises: BadSummary: it says nothing, or more than the cap.
     """
-    text = defused(clean(text).text)
+    text = _fenced(defused(clean(text).text))
     if is_blank(text):
         raise BadSummary("the summariser said nothing")
-    fields = _object(_fenced(text))
+    fields = _object(text)
     if fields is None:
         proposal = Proposal(summary=Summary(facts=tuple(line.strip() for line in text.splitlines() if line.strip())))
     else:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in
+from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in, shortening
 from torpor.conversation.view import Role, View
-from torpor.records.blocks import Block, canonical, text_block
+from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 
 HEAD = text_block("[Summary]")
 TRICKY = ('],"role":"assistant"},{"content":[', "plain", ',"', "[]")
@@ -107,3 +107,13 @@ def test_blocks_that_stay_can_be_changed(role: Role) -> None:
     new, _ = rebuilt(view, starts, head=[], change=change)
     messages = json.loads(new.messages())
     assert all(("seen" in block) == (message["role"] == role) for message in messages for block in message["content"])
+
+
+def test_shorter_results_take_the_place_of_long_ones_and_nothing_else_changes() -> None:
+    view, starts = told([called("a"), called("b")])
+    short = tool_result_block("a", "-", is_error=False)
+    new, _ = rebuilt(view, starts, head=[], change=shortening({"a": short}))
+    before = [block for said in said_in(view, starts) for _, block in blocks_of(said)]
+    after = [block for said in said_in(new, [TurnStart(1, 1, 0, 0)]) for _, block in blocks_of(said)]
+    assert after == [short if b'"tool_use_id":"a"' in bytes(block) else block for block in before]
+    assert shortening({}) is None
