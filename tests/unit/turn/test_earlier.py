@@ -4,19 +4,36 @@ import json
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
-from tests.support.doubles import FakeTool, Gate, PlayedModel, calls, fails, reads, replies, says, stops_at, use
+from tests.support.doubles import (
+    FakeTool,
+    Gate,
+    Play,
+    PlayedModel,
+    Run,
+    calls,
+    fails,
+    reads,
+    replies,
+    says,
+    stops_at,
+    use,
+)
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.conversation.budget import Profile
 from torpor.conversation.earlier import READ_EARLIER
 from torpor.errors import ProviderUnavailable
+from torpor.flags.contract import Decided, Decision, FlagContext
+from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import canonical, text_block
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import ContextReplaced, Effect, PreambleChanged, ToolFinished, TurnFailed
+from torpor.records.journal import ContextReplaced, Effect, PreambleChanged, ToolFinished, TurnFailed, Usage
 from torpor.toolhost.contract import ToolContext, ToolSpec
 from torpor.toolhost.earlier_tool import earlier_tool
 from torpor.toolhost.options import ToolOptions
+from torpor.turn.prepare import Surroundings
 
 LONG = "x" * 1_200
 SMALL = Profile(budget_tokens=6_000, headroom_tokens=500)
@@ -41,6 +58,35 @@ def read_earlier(**options: Any) -> FakeTool:
         deadline_s=30.0,
     )
     return FakeTool(spec, run, None)
+
+
+def answers_with(text: str) -> Run:
+    async def run(arguments: dict[str, Any], context: ToolContext) -> str:
+        return text
+
+    return run
+
+
+def uncounted(play: Play) -> Play:
+    """The same from a host that does not count, so that estimates go by sizes alone."""
+
+    async def played(request: ModelRequest, sink: ReplySink) -> ModelReply:
+        return msgspec.structs.replace(await play(request, sink), usage=Usage())
+
+    return played
+
+
+class NothingRead:
+    """Implements ``turn.prepare.FlagSource``: the tool is off."""
+
+    def decided(self, context: FlagContext) -> Decided:
+        return Decided([Decision(key=f"tool.{READ_EARLIER}", value=False, variant="default", reason="STATIC")])
+
+    async def ask(self, context: FlagContext) -> Decided:
+        return self.decided(context)
+
+
+OFF = Surroundings(flags=NothingRead())
 
 
 async def fill(engine: Engine, *firsts: str, key: ConversationKey = KEY) -> None:
@@ -204,3 +250,43 @@ async def test_a_read_that_a_crash_cut_short_is_made_again_with_the_tool_still_o
     assert state.generation
     assert "the code is 4711" in found
     assert READ_EARLIER in [tool["name"] for tool in json.loads(bytes(state.preamble.body))["tools"]]
+
+
+async def test_after_a_fold_in_the_middle_of_a_turn_the_same_turn_can_read_what_was_folded() -> None:
+    long = reads("long", answers_with("z" * 9_000))
+    async with running_engine(tools=(read_earlier(), long), profile=SMALL) as engine:
+        for number in range(6):
+            await engine.ask(f"code {number + 4711} {LONG}")
+        first = len(engine.model.requests)
+        engine.model.plays.extend(
+            (uncounted(calls(use("long", "l"))), uncounted(calls(use(READ_EARLIER, "e", query="4711"))), says("4711."))
+        )
+        await engine.ask("which code was the first?")
+        (replaced,) = await engine.records_of(ContextReplaced)
+        requests = engine.model.requests[first:]
+        (found,) = await answers(engine)
+    assert replaced.turn == 7
+    assert [READ_EARLIER in tool_names(request) for request in requests] == [False, True, True]
+    assert "turn 1, user ann\ncode 4711" in found
+
+
+async def test_a_fold_in_the_middle_of_a_turn_changes_nothing_else_of_what_is_offered() -> None:
+    long = reads("long", answers_with("z" * 9_000))
+    async with running_engine(tools=(read_earlier(), long), profile=SMALL) as engine:
+        for number in range(6):
+            await engine.ask(f"{number} {LONG}")
+        first = len(engine.model.requests)
+        engine.model.plays.append(uncounted(calls(use("long", "l"))))
+        engine.toolbox.tools["new"] = reads("new")
+        await engine.ask("go on")
+        before, after = engine.model.requests[first : first + 2]
+    assert tool_names(after) == sorted([*tool_names(before), READ_EARLIER])
+    assert before | {"messages": [], "tools": []} == after | {"messages": [], "tools": []}
+
+
+async def test_where_a_flag_is_off_the_tool_is_not_offered_after_a_fold_either() -> None:
+    async with running_engine(tools=(read_earlier(),), profile=SMALL, surroundings=OFF) as engine:
+        await fill(engine)
+        offered = [READ_EARLIER in tool_names(request) for request in engine.model.requests]
+        assert await engine.records_of(ContextReplaced)
+    assert not any(offered)
