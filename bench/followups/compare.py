@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bench.followups.conversations import Conversation
-from bench.followups.judge import Finding, finding, journal_text
+from bench.followups.conversations import Conversation, plain
+from bench.followups.judge import Finding, finding
 from bench.followups.policies import (
     Limits,
     NoCompaction,
@@ -147,8 +147,8 @@ def _outcome(case: Case, policy: str, lines: Lines, cost: Cost, *, said: Spoken 
         line, turn = _where(case.conversation, follow_up.turn)
         request = _first_of(turn, lines[line])
         body = request.body if request is not None else None
-        journal = journal_text(said.lines[line].records, before_turn=turn) if said is not None else ""
-        findings.append(finding(case.conversation, follow_up, body=body, journal=journal))
+        earlier = said.lines[line].earlier[: turn - 1] if said is not None else ()
+        findings.append(finding(case.conversation, follow_up, body=body, journal=plain("\n".join(earlier))))
         bodies.append(body)
     return Outcome(policy, cost, tuple(findings), tuple(bodies))
 

@@ -1,12 +1,11 @@
 """Where a fact stands in a request: as it was said, in a summary, only in the journal, or nowhere. Pure."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from bench.followups.conversations import Conversation, Fact, FollowUp, plain
-from torpor.records.journal import JournalRecord, MessageReceived, ModelReplied, ToolFinished, TurnPrepared
 
 SUMMARY_MARK: Final = "[Summary of earlier conversation: "
 
@@ -17,7 +16,7 @@ class Place(StrEnum):
     VERBATIM = "verbatim"
     SUMMARY = "summary"
     JOURNAL = "journal"
-    """In no request any more, but in turns that the model may read again."""
+    """Not in the request, but in what ``read_earlier`` answers for one of the turns before."""
     NOWHERE = "nowhere"
 
 
@@ -86,24 +85,8 @@ class Finding(NamedTuple):
         return all(place in (Place.VERBATIM, Place.SUMMARY) for place in self.places)
 
 
-def journal_text(records: Iterable[JournalRecord], *, before_turn: int) -> str:
-    """What was said and answered before that turn began, as the journal has it, folded by ``plain``."""
-    texts = list[str]()
-    for record in records:
-        match record:
-            case TurnPrepared() if record.turn == before_turn:
-                break
-            case MessageReceived() | ModelReplied():
-                texts += _texts([json.loads(bytes(block)) for block in record.blocks])
-            case ToolFinished():
-                texts += _texts([json.loads(bytes(record.block))])
-            case _:
-                continue
-    return plain("\n".join(texts))
-
-
 def finding(conversation: Conversation, follow_up: FollowUp, *, body: bytes | None, journal: str) -> Finding:
-    """Args: body: None where nothing could be sent.  journal: what the model could read again."""
+    """Args: body: None where nothing could be sent.  journal: what the model could read again, folded by ``plain``."""
     shown = Shown.by(body) if body is not None else UNSENT
     places = tuple(place_of(fact, shown, journal=journal) for fact in follow_up.needs)
     is_resolved = not {Place.JOURNAL, Place.NOWHERE} & {*places}

@@ -195,8 +195,8 @@ def _caveats(report: Report) -> Iterable[str]:
     yield (
         "Left out: follow-ups before which nothing had to be folded, since all policies do the same then; where the "
         "window is made for one follow-up, all but those on the last two turns. "
-        "visible: as it was said, or in the summary. read_earlier: in the journal, where the model has to look for it; "
-        "whether it would is not measured. last 2 turns and older: visible of those facts. fresh: tokens per request "
+        "visible: as it was said, or in the summary. read_earlier: what that tool answers for the turn; whether a "
+        "model would ask is not measured. last 2 turns and older: visible of those facts. fresh: tokens per request "
         "behind the longest common beginning with the request before."
     )
     scripted = [name for name in report.summarisers if name != report.model]

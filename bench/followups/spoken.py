@@ -12,7 +12,7 @@ import msgspec
 
 from bench.followups.conversations import Conversation
 from tests.support.doubles import FakeTool, reads
-from tests.support.engine import Engine, running_engine
+from tests.support.engine import KEY, Engine, running_engine
 from tests.support.recordings import RecordedTurn
 from tests.support.request_rules import violations
 from torpor.conversation.budget import Profile
@@ -21,11 +21,17 @@ from torpor.conversation.view import request_body
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.model.scripted import Call, Move, Say, ScriptedModel, ScriptedTurn
 from torpor.records.journal import JournalRecord
-from torpor.toolhost.contract import ToolContext
+from torpor.toolhost.contract import EarlierBounds, ToolContext
+from torpor.toolhost.options import ToolOptions
+from torpor.turn.earlier import EarlierTurns
 
 BOUNDLESS: Final = Profile(budget_tokens=1_000_000_000)
 """Of a conversation in which nothing is ever folded."""
 _TOOL: Final = "records"
+_TOOLS: Final = ToolOptions()
+_BOUNDS: Final = EarlierBounds(
+    size_bytes=_TOOLS.result_cap_bytes, records_max=_TOOLS.earlier_records_max, deadline_s=_TOOLS.earlier_deadline_s
+)
 
 
 class Request(NamedTuple):
@@ -40,6 +46,8 @@ class Line(NamedTuple):
 
     requests: tuple[Request, ...]
     records: tuple[JournalRecord, ...]
+    earlier: tuple[str, ...] = ()
+    """What ``read_earlier`` answers for each turn, once all is said; empty where nothing was folded."""
 
 
 class Spoken(NamedTuple):
@@ -139,4 +147,8 @@ async def spoken(
 async def _line(engine: Engine, assistant: RecordedAssistant, turns: Iterable[RecordedTurn]) -> Line:
     for turn in turns:
         await engine.ask(turn.user)
-    return Line(tuple(assistant.requests), await engine.records())
+    state = await engine.state()
+    earlier = EarlierTurns(KEY, pages=engine.store, state=state)
+    numbers = range(1, state.turns + 1) if state.covered[0] else ()
+    read = [await earlier.read(first_turn=each, last_turn=each, offset=0, bounds=_BOUNDS) for each in numbers]
+    return Line(tuple(assistant.requests), await engine.records(), tuple(read))
