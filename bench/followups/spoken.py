@@ -20,7 +20,7 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.view import request_body
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.model.scripted import Call, Move, Say, ScriptedModel, ScriptedTurn
-from torpor.records.journal import JournalRecord
+from torpor.records.journal import ContextReplaced, JournalRecord
 from torpor.toolhost.contract import EarlierBounds, ToolContext
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.earlier import EarlierTurns
@@ -147,8 +147,10 @@ async def spoken(
 async def _line(engine: Engine, assistant: RecordedAssistant, turns: Iterable[RecordedTurn]) -> Line:
     for turn in turns:
         await engine.ask(turn.user)
-    state = await engine.state()
+    records, state = await engine.records(), await engine.state()
+    if not any(isinstance(record, ContextReplaced) for record in records):
+        return Line(tuple(assistant.requests), records)
     earlier = EarlierTurns(KEY, pages=engine.store, state=state)
-    numbers = range(1, state.turns + 1) if state.covered[0] else ()
+    numbers = range(1, state.turns + 1)
     read = [await earlier.read(first_turn=each, last_turn=each, offset=0, bounds=_BOUNDS) for each in numbers]
-    return Line(tuple(assistant.requests), await engine.records(), tuple(read))
+    return Line(tuple(assistant.requests), records, tuple(read))
