@@ -59,7 +59,8 @@ def show_difference(journal: Journal, which: Which, *, as_json: bool) -> None:
 
 def show_origins(journal: Journal, which: Which, *, as_json: bool) -> None:
     """A line for each part."""
-    found = origins(journal(), seq=which.of(journal).request.seq)
+    seq = which.of(journal).request.seq
+    found = origins(journal(), seq=seq)
     if found is None:
         raise click.ClickException(f"the journal of {which.name!r} changed while it was read, try again")
     if as_json:
