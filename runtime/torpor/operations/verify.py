@@ -204,8 +204,6 @@ class Verification:
                 link = hashlib.sha256(link + bytes(canonical([message.role, block]))).digest()
         if link.hex() != request.record.link:
             raise Differs(request.seq, f"it names link {request.record.link}, its messages have {link.hex()}")
-        if request.preamble.digest != request.record.preamble:
-            raise Differs(request.seq, f"it names preamble {request.record.preamble}, it is {request.preamble.digest}")
 
 
 async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Handle]) -> tuple[str, ...]:

@@ -85,3 +85,9 @@ def test_the_first_request_has_none_before_it(teller: Teller) -> None:
 def test_there_is_none_of_a_turn_that_never_was(teller: Teller) -> None:
     assert chosen(teller.journal, turn=9999) is None
     assert chosen([]) is None
+
+
+def test_a_request_shows_which_it_is(teller: Teller) -> None:
+    request = next(rebuilt(teller.journal))
+
+    assert repr(request) == f"<RebuiltRequest {request.call} of turn {request.turn} at record {request.seq}>"

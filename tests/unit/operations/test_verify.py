@@ -13,6 +13,7 @@ from tests.support.histories import Teller, told
 from torpor.conversation.fold import fold
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
 from torpor.conversation.state import ConversationState
+from torpor.operations.requests import RebuiltRequest
 from torpor.operations.verify import Differs, Handle, Verification, check_blobs
 from torpor.records.blocks import canonical, text_block, tool_result_block
 from torpor.records.commands import Receipt
@@ -329,3 +330,23 @@ def test_a_handle_is_noted_with_its_record(teller: Teller) -> None:
     journal = [*teller.journal[:place], msgspec.structs.replace(teller.journal[place], handle="h")]
 
     assert verified(journal).handles == [Handle(place + 1, "h")]
+
+
+def test_a_body_that_is_not_what_its_link_names_is_told_whatever_the_fold_says(
+    teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = RebuiltRequest.body
+    monkeypatch.setattr(RebuiltRequest, "body", lambda request: body(request).replace(b"yes", b"no"))
+
+    with pytest.raises(Differs, match=r"it names link .* its messages have") as caught:
+        verified(teller.journal)
+
+    assert isinstance(teller.journal[caught.value.seq - 1], ModelRequested)
+
+
+def test_a_preamble_that_is_no_object_is_told() -> None:
+    body = canonical(["no", "object"])
+    record = PreambleChanged(seq=1, digest=hashlib.sha256(body).hexdigest(), body=body)
+
+    with pytest.raises(Differs, match="its body is no preamble"):
+        Verification().record(msgspec.json.encode(record))
