@@ -4,6 +4,7 @@ Fail-open: whatever the summariser does, this comes to a record that says so, an
 empty, refused, cut off, too long, no text, or does not make the request smaller is a failure and is never stored.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -33,6 +34,8 @@ PART_CHARS: Final = 1_000
 """Of one call or result."""
 ROOM_MIN: Final = 400
 """Bytes that a summariser is given at once, however small its window is."""
+CHARS_PER_TOKEN: Final = 3
+"""Of the room that a summariser is told it has; fewer than are counted, for characters of more than one byte."""
 TRIES: Final = 2
 """Of one piece; the second one when the first answer cannot be used."""
 DEFAULT_PROMPT: Final = """\
@@ -135,7 +138,7 @@ class HistoryFold:
         summary, items = state.summary, Carried(items=state.items)
         pieces = self._pieces(transcript(plan.folded, text_chars=TEXT_CHARS, part_chars=PART_CHARS))
         for number, piece in enumerate(pieces, 1):
-            said = await self._asked(_question(summary, items.items, piece), name=f"{turn}-fold-{number}")
+            said = await self._asked(self._question(summary, items.items, piece), name=f"{turn}-fold-{number}")
             summary = said.summary
             items = carried(
                 items,
@@ -161,19 +164,29 @@ class HistoryFold:
 
     async def _asked(self, question: str, *, name: str) -> Proposal:
         """Raises: ProviderError, BadSummary: of the last try."""
-        for attempt in range(1, TRIES + 1):
-            view = View().extended("user", [text_block(question)])
-            request = ModelRequest(call=f"{name}-{attempt}", preamble=self._summariser.preamble, view=view)
-            self._calls += 1
-            try:
-                async with self._limiter:
-                    reply = await self._summariser.model.reply(request, _Unheard())
-                self._usage = _sum(self._usage, reply.usage)
-                return read_proposal(_text(reply), options=self._options)
-            except (ProviderError, BadSummary):
-                if attempt == TRIES:
-                    raise
-        raise BadSummary("the summariser was not asked")
+        for attempt in range(1, TRIES):
+            with contextlib.suppress(ProviderError, BadSummary):
+                return await self._answer(question, call=f"{name}-{attempt}")
+        return await self._answer(question, call=f"{name}-{TRIES}")
+
+    async def _answer(self, question: str, *, call: str) -> Proposal:
+        """Raises: ProviderError, BadSummary."""
+        view = View().extended("user", [text_block(question)])
+        request = ModelRequest(call=call, preamble=self._summariser.preamble, view=view)
+        self._calls += 1
+        async with self._limiter:
+            reply = await self._summariser.model.reply(request, _Unheard())
+        self._usage = _sum(self._usage, reply.usage)
+        return read_proposal(_text(reply), options=self._options)
+
+    def _question(self, summary: Summary, items: Sequence[Item], piece: str) -> str:
+        so_far = msgspec.json.encode(summary).decode()
+        open_items = "\n".join(f"{item.id} ({item.kind.value}): {item.text}" for item in items) or "none"
+        room = self._options.summary_tokens * CHARS_PER_TOKEN
+        return (
+            f"Summary so far:\n{so_far}\n\nOpen items:\n{open_items}\n\n"
+            f"Facts, decisions and entities together may have {room} characters.\n\nTurns to fold:\n\n{piece}"
+        )
 
 
 def _parts(turn: str, *, bytes_max: int) -> Iterator[str]:
@@ -182,7 +195,7 @@ def _parts(turn: str, *, bytes_max: int) -> Iterator[str]:
     Args: bytes_max: ``ROOM_MIN`` or more.
     """
     title, _, rest = turn.partition("\n")
-    data, room = rest.encode(), bytes_max - len(title.encode()) - len(_CONTINUED.encode()) - len(_BETWEEN)
+    data, room = rest.encode(), bytes_max - len(f"{title}{_CONTINUED}\n{_BETWEEN}".encode())
     begin = 0
     while begin < len(data) or not begin:
         part = data[begin : begin + room].decode(errors="ignore")
@@ -207,12 +220,6 @@ def _text(reply: ModelReply) -> str:
     if any(head_of(block).type == "tool_use" for block in reply.blocks):
         raise BadSummary("the summariser called a tool")
     return text_of(reply.blocks)
-
-
-def _question(summary: Summary, items: Sequence[Item], piece: str) -> str:
-    so_far = msgspec.json.encode(summary).decode()
-    open_items = "\n".join(f"{item.id} ({item.kind.value}): {item.text}" for item in items) or "none"
-    return f"Summary so far:\n{so_far}\n\nOpen items:\n{open_items}\n\nTurns to fold:\n\n{piece}"
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
