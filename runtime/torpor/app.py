@@ -39,6 +39,8 @@ from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.agents import Agents
+from torpor.turn.live_context import JOB_KIND as LIVE_JOB
+from torpor.turn.live_context import LiveContextJobs
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -156,7 +158,15 @@ async def _engine(
             jobs_added=runner.wake,
         )
         supervisor = Supervisor(parts, holder=holder, options=settings.supervisor)
-        for kind, handler in wrapping.job_handlers.items():
+        live_contexts = LiveContextJobs(
+            {agent.name: agent.live for agent in home.agents if agent.live is not None},
+            store=store,
+            tell=supervisor.deliver,
+            limiter=parts.limiter,
+            options=settings.live_context,
+            attempts_max=settings.jobs.attempts_max,
+        )
+        for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():
             runner.serve(kind, handler)
         # Jobs speak to conversations, so they end before them.
         async with home.running(), supervisor.running(), runner.running():

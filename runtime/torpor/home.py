@@ -6,7 +6,7 @@ runs yet: tools have no callers, files are not watched, no model is asked.
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -29,15 +29,16 @@ from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
+from torpor.turn.live_context import LiveModel
 from torpor.turn.prepare import Surroundings
 
 SKILLS_FOLDER: Final = "skills"
 TOOLS_FOLDER: Final = "tools"
 SKILLS_SCOPE: Final = "home"
 
-NO_SUMMARISER: Final = "none"
-"""Kind of a summariser's model that asks nobody."""
-_OF_TURNS_ALONE: Final = (
+NO_MODEL: Final = "none"
+"""Kind of a model that works beside an agent, where nobody is to be asked."""
+OF_TURNS_ALONE: Final = (
     "thinking",
     "effort",
     "fallback",
@@ -110,6 +111,7 @@ def load_home(
         skills=skills,
         policies=policies,
         context=settings.context,
+        live=settings.live_context,
         excerpts_max=settings.policies.excerpts_max,
         excerpts_tokens=settings.policies.budget_tokens,
     )
@@ -147,6 +149,7 @@ def _agent(
         definition,
         model=wrap_model(models.model(definition.model, where=where)),
         summariser=_summariser(definition, models=models, wrap_model=wrap_model, where=where),
+        live=_live_model(definition, models=models, wrap_model=wrap_model, where=where),
         toolbox=wrap(tools.toolbox(definition.tools)),
         profile=settings.profiles[definition.profile],
         index_budget_tokens=settings.skills.index_budget_tokens,
@@ -156,15 +159,36 @@ def _agent(
 def _summariser(
     definition: AgentDefinition, *, models: ModelRegistry, wrap_model: Callable[[Model], Model], where: str
 ) -> Summariser | None:
-    """What folds the agent's older turns: the model it names for that, or its own; none where no model is asked."""
-    table = {**(definition.summary.model or definition.model)}
-    if table.get("kind") == NO_SUMMARISER:
+    """What folds the agent's older turns; None where no model is asked."""
+    side = _side_model(definition, definition.summary.model, models=models, where=where)
+    if side is None:
         return None
-    if not definition.summary.model and models.is_rehearsed(table, where=where):
+    name, window_tokens, model = side
+    return Summariser(definition.summary, model=wrap_model(model), name=name, window_tokens=window_tokens)
+
+
+def _live_model(
+    definition: AgentDefinition, *, models: ModelRegistry, wrap_model: Callable[[Model], Model], where: str
+) -> LiveModel | None:
+    """What keeps the agent's live contexts; None for an agent without, and where no model is asked."""
+    if definition.live_context is None:
         return None
-    for own in _OF_TURNS_ALONE:
-        table.pop(own, None)
+    side = _side_model(definition, definition.live_context.model, models=models, where=where)
+    if side is None:
+        return None
+    name, _, model = side
+    return LiveModel(definition.live_context, model=wrap_model(model), name=name)
+
+
+def _side_model(
+    definition: AgentDefinition, named: Mapping[str, Any], *, models: ModelRegistry, where: str
+) -> tuple[str, int, Model] | None:
+    """The name, window and adapter of a model that works beside an agent's own: the one that is named for it, or the
+    agent's own unless that is rehearsed."""
+    table = {**(named or definition.model)}
+    if table.get("kind") == NO_MODEL or (not named and models.is_rehearsed(table, where=where)):
+        return None
+    for option in OF_TURNS_ALONE:
+        table.pop(option, None)
     name = str(table.get("model", table["kind"]))
-    window_tokens = window_of(name, override=int(table.get("window_tokens", 0)))
-    model = wrap_model(models.model(table, where=where))
-    return Summariser(definition.summary, model=model, name=name, window_tokens=window_tokens)
+    return name, window_of(name, override=int(table.get("window_tokens", 0))), models.model(table, where=where)

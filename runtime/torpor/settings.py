@@ -15,6 +15,7 @@ import msgspec
 
 from torpor.actor.options import ActorOptions
 from torpor.conversation.budget import PROFILES, Profile
+from torpor.conversation.live_context import LiveContextOptions
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.signals import ContextOptions
 from torpor.conversation.steps import StepOptions
@@ -57,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     profiles: dict[str, Profile] = msgspec.field(default_factory=lambda: dict(PROFILES))
     """By name: those of the engine, and what the home makes of them or adds."""
     compaction: CompactionOptions = CompactionOptions()
+    live_context: LiveContextOptions = LiveContextOptions()
     turn: TurnOptions = TurnOptions()
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()

@@ -79,8 +79,8 @@ class SimModel:
         if world.roll(Fault.MODEL_TIMED_OUT):
             await anyio.sleep(DEADLINE_S + 1)
         unusable = {
-            block["id"]: "arguments were cut off; nothing was done"
-            for block in blocks
+            place: "arguments were cut off; nothing was done"
+            for place, block in enumerate(blocks)
             if block["type"] == "tool_use" and world.roll(Fault.MODEL_CUT_INPUT)
         }
         await life.gate()
@@ -95,7 +95,7 @@ class SimModel:
         )
 
     def _noted(self, request: ModelRequest) -> ModelCall:
-        body = request_body(request.preamble, request.view)
+        body = request_body(request.preamble, request.view, live=request.live)
         mark = MARK.search(body.decode())
         conversation = mark[1] if mark else ""
         world = self._life.world

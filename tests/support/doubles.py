@@ -94,7 +94,7 @@ def place(call_id: str) -> str:
     return chr(ord("a") + int(call_id.rpartition("_")[2]))
 
 
-def replies(*blocks: Block, stop_reason: str = "end_turn", unusable: dict[str, str] | None = None) -> Play:
+def replies(*blocks: Block, stop_reason: str = "end_turn", unusable: dict[int, str] | None = None) -> Play:
     """These blocks, announced to the sink as they are; text in one piece."""
 
     async def play(request: ModelRequest, sink: ReplySink) -> ModelReply:
@@ -174,7 +174,7 @@ class PlayedModel:
         return {}
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
-        body = msgspec.json.decode(request_body(request.preamble, request.view), type=dict[str, Any])
+        body = msgspec.json.decode(request_body(request.preamble, request.view, live=request.live), type=dict[str, Any])
         self.requests.append(body)
         self.asked.append(request.model)
         self.refused.extend(violations(body, after_pause=self._has_paused))

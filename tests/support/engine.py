@@ -39,6 +39,7 @@ from torpor.supervisor.registry import Supervisor
 from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
+from torpor.turn.live_context import LiveModel
 from torpor.turn.options import TurnOptions
 from torpor.turn.prepare import Surroundings
 
@@ -257,13 +258,14 @@ def agent(
     table: Mapping[str, Any] = PLAYED,
     profile: Profile = UNBOUND,
     summariser: Model | None = None,
+    live: LiveModel | None = None,
     max_tokens: int = 4096,
 ) -> Agent:
     definition = AgentDefinition(name=name, system=system, model=dict(table), default=default, max_tokens=max_tokens)
     asked = None
     if summariser is not None:
         asked = Summariser(definition.summary, model=summariser, name="small", window_tokens=SMALL_WINDOW_TOKENS)
-    return Agent(definition, model=model, toolbox=toolbox, profile=profile, summariser=asked)
+    return Agent(definition, model=model, toolbox=toolbox, profile=profile, summariser=asked, live=live)
 
 
 @asynccontextmanager
@@ -285,6 +287,7 @@ async def running_engine(
     table: Mapping[str, Any] = PLAYED,
     profile: Profile = UNBOUND,
     summariser: Model | None = None,
+    live: LiveModel | None = None,
     max_tokens: int = 4096,
     compaction: CompactionOptions | None = None,
     surroundings: Surroundings | None = None,
@@ -316,6 +319,7 @@ async def running_engine(
                         table=table,
                         profile=profile,
                         summariser=summariser,
+                        live=live,
                         max_tokens=max_tokens,
                     )
                     for name in agents

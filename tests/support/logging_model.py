@@ -30,7 +30,7 @@ class LoggingModel:
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
-        body = json.loads(request_body(request.preamble, request.view))
+        body = json.loads(request_body(request.preamble, request.view, live=request.live))
         digest, link = request.preamble.digest, request.view.link.hex()
         self._note(what="started", run=run, call=request.call, preamble=digest, link=link, body=body)
         reply = await self._model.reply(request, sink)

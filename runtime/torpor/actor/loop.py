@@ -23,6 +23,7 @@ from torpor.actor.thaw import thaw
 from torpor.bus.contract import Bus
 from torpor.clock import Clock, IdSource
 from torpor.conversation.fold import version_of
+from torpor.conversation.live_context import due, live_block
 from torpor.conversation.markup import defused
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
@@ -42,15 +43,35 @@ from torpor.errors import (
     UnknownAgent,
 )
 from torpor.records.blocks import Block, text_block
-from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, UpdateContext, Wake
+from torpor.records.commands import (
+    CancelTurn,
+    Hibernate,
+    Receipt,
+    RefreshLiveContext,
+    SendMessage,
+    TellLiveContext,
+    UpdateContext,
+    Wake,
+)
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ContextChanged, ConversationCreated, LateResult, MessageReceived, Outcome, WhenBusy
+from torpor.records.journal import (
+    ContextChanged,
+    ConversationCreated,
+    LateResult,
+    LiveContextFailed,
+    LiveContextReplaced,
+    LiveReason,
+    MessageReceived,
+    Outcome,
+    WhenBusy,
+)
 from torpor.store.contract import Lease, Snapshot, Store
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
 from torpor.turn.agents import Agent, Agents
 from torpor.turn.calibration import Calibration
 from torpor.turn.interpret import Interpreter
+from torpor.turn.live_context import order_of
 from torpor.turn.options import TurnOptions
 from torpor.turn.prepare import Surroundings
 
@@ -252,6 +273,10 @@ class Actor:
                     await self._receive(journal, reply, command)
                 case UpdateContext():
                     self._update_context(journal, reply, command)
+                case TellLiveContext():
+                    self._take_live_context(journal, reply, command)
+                case RefreshLiveContext():
+                    self._refresh_live_context(journal, reply, command)
                 case CancelTurn():
                     self._cancel(journal, reply, command)
                 case Hibernate():
@@ -330,6 +355,38 @@ class Actor:
             journal.add(ContextChanged(context=command.context, version=version, principal=command.principal))
         journal.after_commit(partial(reply.resolve, journal.state.context_version))
 
+    def _take_live_context(self, journal: Journal, reply: PendingReply, command: TellLiveContext) -> None:
+        """Record what came of the order that is out; of any other, nothing."""
+        if command.job == journal.state.live.ordered:
+            journal.add(
+                LiveContextReplaced(
+                    job=command.job,
+                    words=command.words,
+                    block=live_block(command.words),
+                    messages=command.messages,
+                    usage=command.usage,
+                    model=command.model,
+                )
+                if command.words
+                else LiveContextFailed(job=command.job, code=command.code, detail=command.detail, usage=command.usage)
+            )
+        journal.after_commit(partial(reply.resolve, _DONE))
+
+    def _refresh_live_context(self, journal: Journal, reply: PendingReply, command: RefreshLiveContext) -> None:
+        """Order a new one: by hand always, on opening when it is old."""
+        state, now_us = journal.state, self._parts.clock.now_us()
+        agent = self._parts.agents.get(state.agent) if state.seq else None
+        reason: LiveReason | None = LiveReason.HAND
+        if command.is_opened:
+            reason = due(state, options=self._parts.surroundings.live, now_us=now_us, is_opened=True)
+        if agent is not None and agent.live is not None and reason is not None:
+            order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
+            journal.add(order)
+            journal.add_job(job)
+            journal.after_commit(partial(reply.resolve, _DONE))
+        else:
+            reply.resolve(_NOTHING_DONE)
+
     def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
         turn = journal.state.turn
         if turn is None or self._interpreter is None:
@@ -386,6 +443,7 @@ class Actor:
 
 
 _DONE: Final = True
+_NOTHING_DONE: Final = False
 RECORD_BYTES: Final = 256
 """What a record costs in the journal beside its text, about; only the choice of moments for snapshots rests on it."""
 

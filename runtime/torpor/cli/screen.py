@@ -16,6 +16,8 @@ from torpor.records.events import (
     CompactionFailedEvent,
     ContextChangedEvent,
     ContextReplacedEvent,
+    LiveContextFailedEvent,
+    LiveContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -138,12 +140,14 @@ class Screen:
     def event(self, event: AnyEvent) -> None:
         """Show what happened; what a person said is shown by ``said``."""
         match event:
-            case MessageReceivedEvent() | TurnStartedEvent() | ContextChangedEvent():
+            case MessageReceivedEvent() | TurnStartedEvent() | ContextChangedEvent() | LiveContextReplacedEvent():
                 pass
             case ContextReplacedEvent():
                 self.note(f"earlier turns are a summary now, {event.reason.value}")
             case CompactionFailedEvent():
                 self.note(f"no summary could be made, {event.code}; going on without")
+            case LiveContextFailedEvent():
+                self.note(f"the live context could not be made anew, {event.code}; the one before stays")
             case SkillLoadedEvent():
                 self._line(f"  · skill {event.skill}")
             case ReplyFinishedEvent():

@@ -5,6 +5,7 @@ function per family of records; each takes a state and gives the next. Records t
 ``BadHistory``, which quarantines the conversation: a journal is never bent to fit.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -15,9 +16,11 @@ from torpor.conversation.segments import Change, Said, TurnStart, blocks_of, reb
 from torpor.conversation.state import (
     LOST_CALLS_MAX,
     PAUSED,
+    RECENT_MAX,
     CallState,
     CallStatus,
     ConversationState,
+    LiveState,
     LoadedSkill,
     QueuedMessage,
     TurnState,
@@ -39,6 +42,9 @@ from torpor.records.journal import (
     FoldReason,
     JournalRecord,
     LateResult,
+    LiveContextFailed,
+    LiveContextOrdered,
+    LiveContextReplaced,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -140,6 +146,7 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         base_notes=state.notes,
         base_skills=state.skills,
         base_starts=state.starts,
+        live=_live_of(state, record),
         kept=kept if record.turn_only else None,
         lasting_bytes=kept.size_bytes if record.turn_only else 0,
         signal_bytes=_size_bytes(record.signal),
@@ -153,6 +160,8 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         turn=turn,
         queued=rest,
         starts=(*state.starts, start),
+        recent=(*state.recent, record.seq)[-RECENT_MAX:],
+        said=state.said + len(taken),
         messages=state.messages + len(taken),
         notes=(),
         view=kept.extended("user", record.turn_only) if record.turn_only else kept,
@@ -218,6 +227,8 @@ def _model_requested(state: ConversationState, record: ModelRequested) -> Conver
     view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
     if record.link != view.link.hex():
         raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
+    if record.live != digest_of(turn.live):
+        raise BadHistory(f"record {record.seq} names live context {record.live!r}, it is {digest_of(turn.live)!r}")
     is_again = record.round == turn.round
     requested = msgspec.structs.replace(
         turn,
@@ -243,7 +254,9 @@ def _counted(state: ConversationState, messages: int) -> ConversationState:
     """The turn that began last has so many messages more."""
     *before, last = state.starts
     grown = msgspec.structs.replace(last, messages=last.messages + messages)
-    return msgspec.structs.replace(state, starts=(*before, grown), messages=state.messages + messages)
+    return msgspec.structs.replace(
+        state, starts=(*before, grown), messages=state.messages + messages, said=state.said + messages
+    )
 
 
 def _round_closed(view: View, turn: TurnState, what: str) -> View:
@@ -342,6 +355,42 @@ def _call(turn: TurnState, call_id: CallId, record: Record) -> CallState:
 def _with_call(state: ConversationState, turn: TurnState, new: CallState, *, attempts: int) -> ConversationState:
     calls = tuple(new if call.id == new.id else call for call in turn.calls)
     return msgspec.structs.replace(state, turn=msgspec.structs.replace(turn, calls=calls, attempts=attempts))
+
+
+def digest_of(live: Block | None) -> str:
+    """sha256 of a live context's block, hex; empty for none."""
+    return hashlib.sha256(bytes(live)).hexdigest() if live is not None else ""
+
+
+def _live_of(state: ConversationState, record: TurnPrepared) -> Block | None:
+    """What the turn says its requests hold."""
+    if record.live not in (0, state.live.seq):
+        raise BadHistory(f"record {record.seq} uses the live context of record {record.live}, it is {state.live.seq}")
+    return state.live.block[0] if record.live else None
+
+
+def _live_ordered(state: ConversationState, record: LiveContextOrdered) -> ConversationState:
+    live = msgspec.structs.replace(
+        state.live, ordered=record.job, orders=state.live.orders + 1, tried_messages=record.messages
+    )
+    return msgspec.structs.replace(state, live=live)
+
+
+def _live_replaced(state: ConversationState, record: LiveContextReplaced) -> ConversationState:
+    """Overwrites the one before."""
+    live = LiveState(
+        block=(record.block,),
+        seq=record.seq,
+        made_us=record.at_us,
+        made_messages=record.messages,
+        orders=state.live.orders,
+        tried_messages=record.messages,
+    )
+    return msgspec.structs.replace(state, live=live)
+
+
+def _live_failed(state: ConversationState, record: LiveContextFailed) -> ConversationState:
+    return msgspec.structs.replace(state, live=msgspec.structs.replace(state.live, ordered="", is_failed=True))
 
 
 def _context_replaced(state: ConversationState, record: ContextReplaced) -> ConversationState:
@@ -514,6 +563,9 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     ToolFinished: _tool_finished,
     ContextReplaced: _context_replaced,
     CompactionFailed: _compaction_failed,
+    LiveContextOrdered: _live_ordered,
+    LiveContextReplaced: _live_replaced,
+    LiveContextFailed: _live_failed,
     SkillLoaded: _skill_loaded,
     LateResult: _late_result,
     TurnFinished: _turn_finished,

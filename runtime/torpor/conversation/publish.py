@@ -9,6 +9,8 @@ from torpor.records.events import (
     CompactionFailedEvent,
     ContextChangedEvent,
     ContextReplacedEvent,
+    LiveContextFailedEvent,
+    LiveContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -28,6 +30,8 @@ from torpor.records.journal import (
     ContextReplaced,
     JournalRecord,
     LateResult,
+    LiveContextFailed,
+    LiveContextReplaced,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -116,6 +120,14 @@ def _compaction_failed(record: CompactionFailed) -> AnyEvent:
     return CompactionFailedEvent(**_head(record), code=record.code, detail=record.detail)
 
 
+def _live_context_replaced(record: LiveContextReplaced) -> AnyEvent:
+    return LiveContextReplacedEvent(**_head(record), words=record.words)
+
+
+def _live_context_failed(record: LiveContextFailed) -> AnyEvent:
+    return LiveContextFailedEvent(**_head(record), code=record.code, detail=record.detail)
+
+
 def _skill_loaded(record: SkillLoaded) -> AnyEvent:
     return SkillLoadedEvent(**_head(record), skill=record.skill)
 
@@ -154,6 +166,8 @@ _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
     ToolFinished: _tool_finished,
     ContextReplaced: _context_replaced,
     CompactionFailed: _compaction_failed,
+    LiveContextReplaced: _live_context_replaced,
+    LiveContextFailed: _live_context_failed,
     SkillLoaded: _skill_loaded,
     LateResult: _tool_late,
     TurnFinished: _turn_finished,

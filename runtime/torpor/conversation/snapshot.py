@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from torpor.conversation.segments import TurnStart
-from torpor.conversation.state import ConversationState, LoadedSkill
+from torpor.conversation.state import ConversationState, LiveState, LoadedSkill
 from torpor.conversation.view import Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
@@ -18,7 +18,7 @@ from torpor.records.ids import CallId
 from torpor.records.journal import Usage
 from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 4
+SNAPSHOT_VERSION: Final = 5
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -41,6 +41,9 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_us: int = 0
     flags_digest: str = ""
     skills: tuple[LoadedSkill, ...] = ()
+    live: LiveState = LiveState()
+    said: int = 0
+    recent: tuple[int, ...] = ()
     starts: tuple[TurnStart, ...] = ()
     messages: int = 0
     generation: int = 0

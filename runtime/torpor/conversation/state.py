@@ -64,6 +64,27 @@ class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
     """The text as it stands at the beginning of the view, since that result was folded; nothing before."""
 
 
+class LiveState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The live context, and what becomes of the next one."""
+
+    block: tuple[Block, ...] = ()
+    """The system block; empty while there is none."""
+    seq: int = 0
+    """Of the record that brought it."""
+    made_us: int = 0
+    """UTC, microseconds."""
+    made_messages: int = 0
+    """Said when it was ordered."""
+    ordered: str = ""
+    """The job that makes the next one; empty for none."""
+    orders: int = 0
+    """So far; names the next job."""
+    tried_messages: int = 0
+    """Said when one was ordered last."""
+    is_failed: bool = False
+    """Whether the last order failed."""
+
+
 class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """The running turn."""
 
@@ -112,6 +133,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """Estimated tokens of both, by section."""
     base_skills: tuple[LoadedSkill, ...] = ()
     """Those loaded before the turn: what a refusal goes back to."""
+    live: Block | None = None
+    """System block that the requests of this turn hold beside the preamble."""
     base_starts: tuple[TurnStart, ...] = ()
     """Beginnings of the turns before this one."""
     folds_begun: int = 0
@@ -161,6 +184,11 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the flags that were pinned last."""
     skills: tuple[LoadedSkill, ...] = ()
     """In the order in which they were loaded."""
+    live: LiveState = LiveState()
+    said: int = 0
+    """User messages and final replies so far, whatever became of them."""
+    recent: tuple[int, ...] = ()
+    """Sequence numbers at which the latest turns began; bounded by ``RECENT_MAX``."""
     starts: tuple[TurnStart, ...] = ()
     """Beginnings of the turns in the view, the running one last."""
     messages: int = 0
@@ -188,6 +216,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """Size of what ``last_usage`` counted: preamble, messages and the reply."""
 
 
+RECENT_MAX: Final = 24
 LOST_CALLS_MAX: Final = 32
 PAUSED: Final = "pause_turn"
 """The host's own tools take longer: what it said so far is sent back as it is, and it goes on."""

@@ -134,10 +134,11 @@ class View(msgspec.Struct, frozen=True):
     __hash__ = None  # type: ignore[assignment]  # views are compared, never keyed
 
 
-def request_fields(preamble: Preamble, *, model: str = "") -> dict[str, msgspec.Raw]:
+def request_fields(preamble: Preamble, *, model: str = "", live: Block | None = None) -> dict[str, msgspec.Raw]:
     """What stands beside the messages of a request.
 
-    Args: model: asked instead of the preamble's; empty for that one.
+    Args: model: asked instead of the preamble's; empty for that one.  live: the live context, which stands behind
+        every other system block.
     """
     fields = msgspec.json.decode(preamble.body, type=dict[str, msgspec.Raw])
     fallback = fields.pop(FALLBACK, None)
@@ -146,9 +147,13 @@ def request_fields(preamble: Preamble, *, model: str = "") -> dict[str, msgspec.
         own = msgspec.json.decode(fallback or b"{}", type=dict[str, msgspec.Raw])
         if own.get("model") == fields["model"]:
             fields |= own
+    if live is not None:
+        system = msgspec.json.decode(fields.get("system", b"[]"), type=list[msgspec.Raw])
+        fields["system"] = canonical([*system, live])
     return {name: value for name, value in fields.items() if bytes(value) != b"null"}
 
 
-def request_body(preamble: Preamble, view: View, *, model: str = "") -> bytes:
+def request_body(preamble: Preamble, view: View, *, model: str = "", live: Block | None = None) -> bytes:
     """The whole request as canonical JSON, which is what an audit compares."""
-    return bytes(canonical({**request_fields(preamble, model=model), "messages": msgspec.Raw(view.messages())}))
+    fields = request_fields(preamble, model=model, live=live)
+    return bytes(canonical({**fields, "messages": msgspec.Raw(view.messages())}))

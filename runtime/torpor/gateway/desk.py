@@ -8,12 +8,14 @@ scope a frame needs and who serves it; a frame that is missing there fails a tes
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
 
+from torpor.clock import Clock
 from torpor.conversation.text import clean, is_blank
 from torpor.errors import (
     BadFrame,
@@ -25,6 +27,7 @@ from torpor.errors import (
     NotPermitted,
     Quarantined,
     StoreError,
+    TorporError,
     Unavailable,
     UnknownConversation,
 )
@@ -34,7 +37,7 @@ from torpor.gateway.outbox import Outbox
 from torpor.gateway.rows import fitting, job_row, listing_row, record_row
 from torpor.gateway.subscription import Ports, Spawn, Subscription
 from torpor.gateway.wire import error_frame, job_named, key_named
-from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, SendMessage, Wake
+from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, RefreshLiveContext, SendMessage, Wake
 from torpor.records.commands import UpdateContext as TellContext
 from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.frames import (
@@ -49,6 +52,7 @@ from torpor.records.frames import (
     InspectConversation,
     ListConversations,
     ListJobs,
+    Refresh,
     Result,
     RetryJob,
     Send,
@@ -71,10 +75,11 @@ _log = structlog.get_logger()
 class Desk:
     """Serves the frames of one session."""
 
-    def __init__(self, *, ports: Ports, outbox: Outbox, spawn: Spawn, options: GatewayOptions) -> None:
+    def __init__(self, *, ports: Ports, outbox: Outbox, spawn: Spawn, clock: Clock, options: GatewayOptions) -> None:
         self._ports = ports
         self._outbox = outbox
         self._spawn = spawn
+        self._clock = clock
         self._options = options
         self._subscriptions: dict[ConversationKey, Subscription] = {}
         self._waiting = 0
@@ -113,6 +118,19 @@ class Desk:
         )
         self._subscriptions[key] = subscription
         subscription.start(watched.cursor)
+        self._look_after(key)
+
+    def _look_after(self, key: ConversationKey) -> None:
+        """Whoever opens a conversation that nobody used for long finds how things stand told anew."""
+
+        async def look() -> None:
+            with suppress(TorporError):  # watching does not depend on it, and the next message looks again
+                row = await self._ports.journals.describe(key)
+                age_us = self._clock.now_us() - row.updated_us if row is not None else 0
+                if age_us > self._options.reopened_after_s * 1_000_000:
+                    await self._ports.conversations.deliver(key, RefreshLiveContext(is_opened=True))
+
+        self._spawn(look, name="open")
 
     def _unsubscribe(self, frame: Unsubscribe, by: Principal) -> None:
         subscription = self._subscriptions.pop(key_named(frame.conversation, by=by), None)
@@ -172,6 +190,16 @@ class Desk:
     async def _done(self, frame: UpdateContext, reply: Reply) -> ServerFrame:
         await reply.wait()
         return Done(ref=frame.ref)
+
+    def _refresh(self, frame: Refresh, by: Principal) -> None:
+        key = key_named(frame.conversation, by=by)
+
+        async def refresh() -> ServerFrame:
+            await self._must_exist(key, name=frame.conversation)
+            await self._ports.conversations.deliver(key, RefreshLiveContext())
+            return Done(ref=frame.ref)
+
+        self._request(frame, refresh)
 
     def _cancel(self, frame: Cancel, by: Principal) -> None:
         key = key_named(frame.conversation, by=by)
@@ -332,6 +360,7 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     Subscribe: Rule(Scope.CHAT, Desk._subscribe),
     Unsubscribe: Rule(Scope.CHAT, Desk._unsubscribe),
     Send: Rule(Scope.CHAT, Desk._send),
+    Refresh: Rule(Scope.CHAT, Desk._refresh),
     UpdateContext: Rule(Scope.CHAT, Desk._update_context),
     Cancel: Rule(Scope.CHAT, Desk._cancel),
     Ack: Rule(Scope.CHAT, Desk._ack),

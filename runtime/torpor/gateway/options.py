@@ -60,6 +60,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     sweep_s: Seconds = 5.0
     """Between two looks at who has not said hello and whose token has expired."""
 
+    reopened_after_s: Seconds = 28_800.0
+    """A conversation that nobody used for longer is looked after when somebody opens it; see ``[live_context]``."""
     replay_page: Count = 128
     """Records read from a journal at once."""
     reload_events_max: Amount = 200

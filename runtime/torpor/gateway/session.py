@@ -77,7 +77,7 @@ class Session:
         self._tasks = tasks
         self._clock = clock
         self._options = options
-        self._desk = Desk(ports=ports, outbox=outbox, spawn=self._spawn, options=options)
+        self._desk = Desk(ports=ports, outbox=outbox, spawn=self._spawn, clock=clock, options=options)
         self._state = State.NEW
         self._began_s = clock.monotonic_s()
         self._principal: Principal | None = None

@@ -114,7 +114,13 @@ class AnthropicHost:
             stream = await self._client.post(
                 "/v1/messages",
                 cast_to=object,
-                content=self._wire.body(request.preamble, request.view, model=request.model, lasting=request.lasting),
+                content=self._wire.body(
+                    request.preamble,
+                    request.view,
+                    model=request.model,
+                    live=request.live,
+                    lasting=request.lasting,
+                ),
                 options={"headers": {"content-type": "application/json"}},
                 stream=True,
                 stream_cls=self._sdk.AsyncStream[object],

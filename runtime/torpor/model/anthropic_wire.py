@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from torpor.conversation.view import Preamble, View, request_fields
-from torpor.records.blocks import canonical
+from torpor.records.blocks import Block, canonical
 
 PREPARED_MAX: Final = 64
-"""Preambles kept ready, by digest and model; the oldest goes first."""
+"""Preambles kept ready, by digest, model and live context; the oldest goes first."""
 _USER_OVER: Final = b'],"role":"user"},{"content":['
 """Between what the user said and what the assistant answered: a chunk of its own, equal to no block's text."""
 
@@ -31,16 +31,25 @@ class WireRequests:
     def __init__(self, *, cache_ttl: str) -> None:
         """Args: cache_ttl: ``5m``, ``1h``, or ``off`` for no marks."""
         self._mark = None if cache_ttl == "off" else _mark_of(cache_ttl)
-        self._prepared: dict[tuple[str, str], bytes] = {}
+        self._prepared: dict[tuple[str, str, bytes], bytes] = {}
 
-    def body(self, preamble: Preamble, view: View, *, model: str = "", lasting: Sequence[int] = ()) -> bytes:
+    def body(
+        self,
+        preamble: Preamble,
+        view: View,
+        *,
+        model: str = "",
+        live: Block | None = None,
+        lasting: Sequence[int] = (),
+    ) -> bytes:
         """The JSON to post.
 
-        Args: model: asked instead of the preamble's; empty for that one.  lasting: see ``ModelRequest``.
+        Args: model: asked instead of the preamble's; empty for that one.  live, lasting: see ``ModelRequest``.
         """
-        head = self._prepared.get((preamble.digest, model))
+        named = (preamble.digest, model, bytes(live) if live is not None else b"")
+        head = self._prepared.get(named)
         if head is None:
-            head = self._prepare(preamble, model)
+            head = self._prepared[named] = self._head(preamble, model, live)
         chunks = view.chunks[: view.length]
         pieces: list[bytes | memoryview] = [head]
         begin, inside = 0, 0
@@ -59,17 +68,18 @@ class WireRequests:
         pieces.append(_CLOSING[view.role])
         return b"".join(pieces)
 
-    def _prepare(self, preamble: Preamble, model: str) -> bytes:
-        fields: dict[str, Any] = {**request_fields(preamble, model=model), "stream": True}
+    def _head(self, preamble: Preamble, model: str, live: Block | None) -> bytes:
+        """Everything before the messages. The mark goes behind what stays the same, before the live context."""
+        fields: dict[str, Any] = {**request_fields(preamble, model=model, live=live), "stream": True}
         if self._mark is not None and "system" in fields:
             system = msgspec.json.decode(fields["system"])
-            system[-1]["cache_control"] = msgspec.json.decode(b"{" + self._mark + b"}")["cache_control"]
+            fixed = system[:-1] if live is not None else system
+            if fixed:
+                fixed[-1]["cache_control"] = msgspec.json.decode(b"{" + self._mark + b"}")["cache_control"]
             fields["system"] = system
         if len(self._prepared) >= PREPARED_MAX:
             del self._prepared[next(iter(self._prepared))]
-        head = bytes(canonical(fields))[:-1] + b',"messages":['
-        self._prepared[preamble.digest, model] = head
-        return head
+        return bytes(canonical(fields))[:-1] + b',"messages":['
 
 
 _CLOSING: Final = {"user": b'],"role":"user"}]}', "assistant": b'],"role":"assistant"}]}', None: b"]}"}

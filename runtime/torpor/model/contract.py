@@ -23,6 +23,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     view: View
     model: str = ""
     """Asked instead of the preamble's model; empty for that one."""
+    live: Block | None = None
+    """The live context: a system block behind those of the preamble."""
     lasting: tuple[int, ...] = ()
     """Where in the view what is for one turn alone begins, as the size of what stands before it: for the turn before,
     where it stood there, and for this one. A host that caches prefixes finds them again there."""
@@ -37,8 +39,8 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     model: str = ""
     request_id: str = ""
-    unusable: Mapping[str, str] = {}
-    """Calls whose arguments did not arrive whole, by id, and why."""
+    unusable: Mapping[int, str] = {}
+    """Why calls cannot be run, by their place in ``blocks``: ids may be missing or given twice."""
     dropped: tuple[str, ...] = ()
     """Types of blocks that no later request could repeat and that were left out."""
 

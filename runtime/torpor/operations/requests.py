@@ -15,6 +15,7 @@ import msgspec
 from torpor.conversation.fold import fold
 from torpor.conversation.state import ConversationState
 from torpor.conversation.view import Preamble, View, request_body, request_fields
+from torpor.records.blocks import Block
 from torpor.records.journal import JournalRecord, ModelRequested
 
 TURN: Final = "turn"
@@ -49,13 +50,18 @@ class RebuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def view(self) -> View:
         return self.state.view
 
+    @property
+    def live(self) -> Block | None:
+        """The live context in it."""
+        return self.state.turn.live if self.state.turn is not None else None
+
     def fields(self) -> dict[str, msgspec.Raw]:
         """Every field beside the messages."""
-        return request_fields(self.preamble, model=self.record.model)
+        return request_fields(self.preamble, model=self.record.model, live=self.live)
 
     def body(self) -> bytes:
         """Canonical JSON; costs a copy of the whole request."""
-        return request_body(self.preamble, self.view, model=self.record.model)
+        return request_body(self.preamble, self.view, model=self.record.model, live=self.live)
 
     def digest(self) -> str:
         """sha256 of ``body``, hex."""

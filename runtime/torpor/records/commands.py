@@ -8,7 +8,7 @@ import msgspec
 
 from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
-from torpor.records.journal import Offer, WhenBusy
+from torpor.records.journal import Offer, Usage, WhenBusy
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,6 +47,27 @@ class UpdateContext(msgspec.Struct, frozen=True, kw_only=True):
     """Only read when this creates the conversation; empty for the home's default agent."""
 
 
+class TellLiveContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a job that was to make the live context anew. Answered by True once it is durable; a job that is not
+    the one that was ordered last is no news."""
+
+    job: str
+    words: str
+    """Empty when it failed; ``code`` and ``detail`` tell how."""
+    messages: int
+    usage: Usage = Usage()
+    model: str = ""
+    code: str = ""
+    detail: str = ""
+
+
+class RefreshLiveContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Make the live context anew: by hand, or because the conversation is opened, if it is old then. Answered by
+    whether one was ordered."""
+
+    is_opened: bool = False
+
+
 class CancelTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by the number of the turn that ended, once its end is durable."""
 
@@ -64,4 +85,4 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     """Thaw, and go on with whatever is due. Answered by True once the state is loaded."""
 
 
-Command = SendMessage | UpdateContext | CancelTurn | Hibernate | Wake
+Command = SendMessage | UpdateContext | TellLiveContext | RefreshLiveContext | CancelTurn | Hibernate | Wake

@@ -93,6 +93,19 @@ class CompactionFailedEvent(Event, frozen=True, tag="compaction.failed"):
     detail: str
 
 
+class LiveContextReplacedEvent(Event, frozen=True, tag="live_context.replaced"):
+    """The agent's notion of how things stand is another one."""
+
+    words: str
+
+
+class LiveContextFailedEvent(Event, frozen=True, tag="live_context.failed"):
+    """It could not be made anew; the one before stays."""
+
+    code: str
+    detail: str
+
+
 class ToolLateEvent(Event, frozen=True, tag="tool.late"):
     """A write whose outcome had been given as unknown ended after all."""
 
@@ -137,6 +150,8 @@ AnyEvent: TypeAlias = (
     | ToolFinishedEvent
     | ContextReplacedEvent
     | CompactionFailedEvent
+    | LiveContextReplacedEvent
+    | LiveContextFailedEvent
     | SkillLoadedEvent
     | ToolLateEvent
     | TurnFinishedEvent

@@ -78,6 +78,12 @@ class UpdateContext(ClientFrame, frozen=True, tag="context.update"):
     agent: str = ""
 
 
+class Refresh(ClientFrame, frozen=True, tag="refresh"):
+    """Make the live context anew. Answered by ``done`` once that is ordered; an agent without one has nothing to do."""
+
+    conversation: str
+
+
 class Cancel(ClientFrame, frozen=True, tag="cancel"):
     """End the running turn. Answered by ``done`` once its end is durable."""
 
@@ -153,6 +159,7 @@ AnyClientFrame: TypeAlias = (
     | Unsubscribe
     | Send
     | UpdateContext
+    | Refresh
     | Cancel
     | Ack
     | ListConversations

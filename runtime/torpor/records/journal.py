@@ -176,6 +176,8 @@ class TurnPrepared(Record, frozen=True, tag="turn_prepared"):
     """Policy excerpts in ``turn_only``, each as ``id@version``."""
     lookback: tuple[int, ...] = ()
     """Turns that are quoted in ``turn_only``."""
+    live: int = 0
+    """Sequence number of the record whose live context the turn's requests hold; 0 for none."""
 
 
 class AttemptStarted(Record, frozen=True, tag="attempt_started"):
@@ -209,6 +211,8 @@ class ModelRequested(Record, frozen=True, tag="model_requested"):
     """What the agent's profile allows a request and its reply; 0 in older records."""
     over: tuple[str, ...] = ()
     """Allotments of the profile that this request exceeds."""
+    live: str = ""
+    """sha256 of the live context's block, hex; empty where the request has none."""
 
 
 class ModelReplied(Record, frozen=True, tag="model_replied"):
@@ -313,6 +317,50 @@ class CompactionFailed(Record, frozen=True, tag="compaction_failed"):
     calls: int = 0
 
 
+class LiveReason(StrEnum):
+    """Why the live context is made anew."""
+
+    FIRST = "first"
+    """There was none."""
+    MESSAGES = "messages"
+    """Enough was said since."""
+    AGE = "age"
+    """It is old."""
+    HAND = "hand"
+    """Somebody asked for it."""
+
+
+class LiveContextOrdered(Record, frozen=True, tag="live_context_ordered"):
+    """A job is to make the live context anew; it is written with this record."""
+
+    job: str
+    reason: LiveReason
+    messages: int
+    """Said so far."""
+
+
+class LiveContextReplaced(Record, frozen=True, tag="live_context_replaced"):
+    """The live context is another one, from the next turn on."""
+
+    job: str
+    words: str
+    block: Block
+    """The system block that stands for it."""
+    messages: int
+    """Said when it was ordered."""
+    usage: Usage = Usage()
+    model: str = ""
+
+
+class LiveContextFailed(Record, frozen=True, tag="live_context_failed"):
+    """No live context could be made; the one before stays."""
+
+    job: str
+    code: str
+    detail: str
+    usage: Usage = Usage()
+
+
 class SkillLoaded(Record, frozen=True, tag="skill_loaded"):
     """A tool call brought the text of a skill into the conversation; follows that call's result."""
 
@@ -387,6 +435,9 @@ JournalRecord: TypeAlias = (
     | ToolFinished
     | ContextReplaced
     | CompactionFailed
+    | LiveContextOrdered
+    | LiveContextReplaced
+    | LiveContextFailed
     | SkillLoaded
     | LateResult
     | TurnFinished
@@ -406,6 +457,8 @@ PUBLIC_RECORDS: Final = (
     ToolFinished,
     ContextReplaced,
     CompactionFailed,
+    LiveContextReplaced,
+    LiveContextFailed,
     SkillLoaded,
     LateResult,
     TurnFinished,

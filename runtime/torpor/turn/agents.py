@@ -1,6 +1,7 @@
 """An agent: a persona with its model and its tools, built once from its definition and shared by all its
 conversations."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from torpor.conversation.budget import Profile
@@ -16,6 +17,7 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
+from torpor.turn.live_context import LiveModel
 from torpor.turn.offer import Offer, Offers
 
 INDEX_BUDGET_TOKENS: Final = 2_000
@@ -27,7 +29,7 @@ UNBOUND: Final = Profile()
 class Agent:
     """A definition with its parts."""
 
-    __slots__ = ("definition", "model", "offers", "profile", "summariser", "toolbox")
+    __slots__ = ("definition", "live", "model", "offers", "profile", "summariser", "toolbox")
 
     def __init__(
         self,
@@ -38,8 +40,14 @@ class Agent:
         profile: Profile = UNBOUND,
         index_budget_tokens: int = INDEX_BUDGET_TOKENS,
         summariser: Summariser | None = None,
+        live: LiveModel | None = None,
     ) -> None:
-        """Args: summariser: folds older turns; None to fold them without a model."""
+        """
+        Args:
+            summariser: folds older turns; None to fold them without a model.
+            live: makes live contexts; None for an agent without one.
+        """
+        self.live = live
         self.definition = definition
         self.summariser = summariser
         self.model = model
@@ -117,6 +125,9 @@ class Agents:
     def get(self, name: str) -> Agent | None:
         """The agent of that name; the home's default for an empty one."""
         return self._by_name.get(name) if name else self._default
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._by_name.values())
 
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._by_name))

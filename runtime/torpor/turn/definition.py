@@ -7,6 +7,7 @@ import msgspec
 from torpor.records.bounds import Amount, Count
 from torpor.records.context import DEFAULT_LABELS
 from torpor.turn.fold_history import SummariserOptions
+from torpor.turn.live_context import LiveModelOptions
 
 EVERY: Final = "*"
 """In an allow-list: all there are."""
@@ -40,6 +41,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How it may spend its window; one of ``[profiles]``."""
     summary: SummariserOptions = SummariserOptions()
     """Who folds older turns into a summary, and how it is asked."""
+    live_context: LiveModelOptions | None = None
+    """Who keeps the live context, and how it is asked; without it the agent has none."""
     default: bool = False
     """Takes conversations whose first message names no agent."""
 

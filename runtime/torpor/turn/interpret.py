@@ -22,8 +22,9 @@ from torpor.conversation.budget import (
     request_sections,
 )
 from torpor.conversation.compaction import can_shrink, fitted
-from torpor.conversation.fold import requested_view
+from torpor.conversation.fold import digest_of, requested_view
 from torpor.conversation.folding import folded, plan_of, shortened
+from torpor.conversation.live_context import due
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -68,10 +69,11 @@ from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
 from torpor.turn.earlier import EarlierTurns, Exchanges, Pages
 from torpor.turn.fold_history import HistoryFold
+from torpor.turn.live_context import order_of
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.options import TurnOptions
 from torpor.turn.permits import Permits
-from torpor.turn.prepare import Surroundings, beginning
+from torpor.turn.prepare import LIVE_FLAG, Surroundings, beginning
 from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
 
@@ -217,6 +219,7 @@ class Interpreter:
         match step.end:
             case TurnEnd.FINISHED:
                 self._journal.add(TurnFinished(turn=step.turn))
+                self._order_live_context()
                 self._ended()
             case TurnEnd.INTERRUPTED:
                 self._cut("interrupt", partial=())
@@ -226,6 +229,18 @@ class Interpreter:
                 self._refuse()
             case _:
                 assert_never(step.end)
+
+    def _order_live_context(self) -> None:
+        """Have it made anew where that is due, in the commit that ends the turn."""
+        agent, state, now_us = self._agent, self._journal.state, self._clock.now_us()
+        if agent is None or agent.live is None:
+            return
+        decided = self._surroundings.flags.decided(agent.flag_context(self._key))
+        reason = due(state, options=self._surroundings.live, now_us=now_us)
+        if reason is not None and (decided is None or decided.is_on(LIVE_FLAG)):
+            order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
+            self._journal.add(order)
+            self._journal.add_job(job)
 
     def _folding(self, state: ConversationState) -> Folding:
         """What the agent's requests may take, by what the model's host counted so far."""
@@ -329,11 +344,14 @@ class Interpreter:
                 estimated_tokens=estimated_tokens,
                 budget_tokens=agent.budget_tokens,
                 over=exceeded(sections, agent.profile),
+                live=digest_of(turn.live),
             )
         )
         sink = ReplySoFar(call, publish=lambda delta: self._bus.publish_delta(self._key, delta))
         lasting = (state.lasting_bytes, turn.lasting_bytes)
-        request = ModelRequest(call=call, preamble=state.preamble, view=view, model=turn.model, lasting=lasting)
+        request = ModelRequest(
+            call=call, preamble=state.preamble, view=view, model=turn.model, live=turn.live, lasting=lasting
+        )
         model_call = ModelCall(request, sink=sink, limiter=self._limiter, deadline_s=self._options.model_deadline_s)
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:

@@ -10,7 +10,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from torpor.conversation.budget import tokens_of_bytes
+from torpor.conversation.budget import encoded_tokens, tokens_of_bytes
+from torpor.conversation.live_context import LiveContextOptions
 from torpor.conversation.markup import element, escaped_lines, group
 from torpor.conversation.publish import text_of
 from torpor.conversation.signals import ContextOptions, Signal, is_expired, signal_of
@@ -29,6 +30,7 @@ from torpor.turn.definition import EVERY
 from torpor.turn.earlier import Exchanges
 from torpor.turn.lookback import quoted
 
+LIVE_FLAG: Final = "live_context"
 POLICIES_NOTE: Final = "name the id and version of the rule that you rely on"
 
 
@@ -92,6 +94,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     skills: SkillShelf = NoSkills()
     policies: PolicySearch = NoPolicies()
     context: ContextOptions = ContextOptions()
+    live: LiveContextOptions = LiveContextOptions()
     excerpts_max: int = 4
     excerpts_tokens: int = 2_500
     """For an agent whose profile grants policies no allotment of their own."""
@@ -130,7 +133,9 @@ def beginning(
         preamble_bytes=offer.preamble.size_bytes,
         folding=folding,
     )
+    has_live = agent.live is not None and decided.is_on(LIVE_FLAG) and bool(state.live.block)
     sections = {
+        "live_context": encoded_tokens(state.live.block[0]) if has_live else 0,
         "envelope": signal.tokens,
         "policy_excerpts": tokens_of_bytes(len(told.encode())),
         "lookback": lookback.tokens,
@@ -146,6 +151,7 @@ def beginning(
             withheld=signal.withheld,
             policies=tuple(f"{excerpt.id}@{excerpt.version}" for excerpt in excerpts),
             lookback=lookback.turns,
+            live=state.live.seq if has_live else 0,
         )
     )
     return records

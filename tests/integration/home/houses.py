@@ -166,7 +166,7 @@ class Model(PlayedModel):
         self.plays.extend(plays)
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
-        self.bodies.append(request_body(request.preamble, request.view))
+        self.bodies.append(request_body(request.preamble, request.view, live=request.live))
         return await super().reply(request, sink)
 
 

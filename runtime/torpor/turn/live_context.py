@@ -1,0 +1,200 @@
+"""Keeps the live context: orders a job when it is due, and does the job beside the conversation.
+
+The order is a record, and its job goes with the same append. The job reads the latest messages from the journal, asks a
+model for a few words, and tells the actor, which records them: used from the next turn on. Whatever goes wrong, the
+one before stays, and the journal says so.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from torpor.conversation.live_context import LiveContextOptions, NotLive, words_of
+from torpor.conversation.publish import text_of
+from torpor.conversation.state import ConversationState
+from torpor.conversation.view import Preamble, View, preamble_of
+from torpor.errors import JobFailed, JobImpossible, ProviderError, Retry, TorporError
+from torpor.model.contract import Model, ModelReply, ModelRequest
+from torpor.records.blocks import Block, head_of, text_block
+from torpor.records.bounds import Count
+from torpor.records.commands import Command, TellLiveContext
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import (
+    JournalRecord,
+    LiveContextOrdered,
+    LiveReason,
+    MessageReceived,
+    ModelReplied,
+    TurnCancelled,
+    TurnFailed,
+    Usage,
+)
+from torpor.store.contract import Job, Store
+from torpor.store.job_contract import StoredJob
+
+JOB_KIND: Final = "live_context"
+PAGE_RECORDS: Final = 200
+MESSAGE_CHARS: Final = 1_000
+"""Of one message, in what the model reads."""
+DEFAULT_PROMPT: Final = """\
+You are given the latest messages of a conversation between a user and an assistant. Say in 20 to 30 words how things
+stand now: the user's mood, what happened, what they need, and what it is about. Plain words in one paragraph; no
+names of your own making, no advice, no greeting."""
+
+
+class LiveModelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[live_context]`` of an agent's file; with it, the agent has one."""
+
+    model: dict[str, Any] = {}
+    """Like ``[model]``; empty for the agent's own."""
+    prompt: str = DEFAULT_PROMPT
+    """The system prompt of the model that makes it."""
+    max_tokens: Count = 256
+    """Of its answer."""
+
+
+class LiveModel:
+    """A model that is asked for live contexts; shared by an agent's conversations."""
+
+    def __init__(self, options: LiveModelOptions, *, model: Model, name: str) -> None:
+        self.model = model
+        self.name = name
+        self.preamble: Preamble = preamble_of(
+            {
+                "model": name,
+                "max_tokens": options.max_tokens,
+                "system": [{"type": "text", "text": options.prompt}],
+            }
+        )
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True):
+    agent: str
+    after_seq: int
+    """Where to begin reading."""
+    to_seq: int
+    messages: int
+
+
+def order_of(
+    state: ConversationState, reason: LiveReason, *, agent: str, now_us: int
+) -> tuple[LiveContextOrdered, Job]:
+    """The order of a new live context, and the job that goes with it."""
+    job_id = f"live-{state.live.orders + 1}"
+    payload = _Payload(
+        agent=agent,
+        # The messages that the first of these turns answers were received a little before it began.
+        after_seq=max(state.recent[0] - PAGE_RECORDS, 0) if state.recent else 0,
+        to_seq=state.seq,
+        messages=state.said,
+    )
+    order = LiveContextOrdered(job=job_id, reason=reason, messages=state.said)
+    return order, Job(id=job_id, kind=JOB_KIND, due_us=now_us, payload=msgspec.Raw(msgspec.json.encode(payload)))
+
+
+class LiveContextJobs:
+    """Implements ``jobs.contract.JobHandler``."""
+
+    def __init__(
+        self,
+        models: Mapping[str, LiveModel],
+        *,
+        store: Store,
+        tell: Callable[[ConversationKey, Command], Awaitable[object]],
+        limiter: anyio.CapacityLimiter,
+        options: LiveContextOptions,
+        attempts_max: int,
+    ) -> None:
+        """
+        Args:
+            models: by agent.
+            tell: delivers a command to the conversation's actor, which is woken for it.
+            attempts_max: of a job; the last one that fails is told.
+        """
+        self._models = models
+        self._store = store
+        self._tell = tell
+        self._limiter = limiter
+        self._options = options
+        self._attempts_max = attempts_max
+
+    async def run(self, job: StoredJob, *, attempt: int) -> None:
+        """See the contract. Telling twice is telling once: the actor knows the job by its id."""
+        payload = msgspec.json.decode(job.payload, type=_Payload)
+        model = self._models.get(payload.agent)
+        if model is None:
+            await self._tell(job.key, _failed(job, payload, "no_model", f"agent {payload.agent!r} has none any more"))
+            return
+        try:
+            words, usage = await self._words(job, payload, model)
+        except (ProviderError, NotLive) as exc:
+            code = exc.code if isinstance(exc, TorporError) else "bad_live_context"
+            may_pass = not isinstance(exc, ProviderError) or exc.retry is Retry.SAFE
+            if may_pass and attempt < self._attempts_max:
+                raise JobFailed(f"{code}: {exc}") from exc
+            await self._tell(job.key, _failed(job, payload, code, str(exc)))
+            raise JobImpossible(f"{code}: {exc}") from exc
+        told = TellLiveContext(job=job.id, words=words, messages=payload.messages, usage=usage, model=model.name)
+        await self._tell(job.key, told)
+
+    async def _words(self, job: StoredJob, payload: _Payload, model: LiveModel) -> tuple[str, Usage]:
+        """Raises: ProviderError, NotLive."""
+        said = await self._messages(job.key, payload)
+        if not said:
+            raise NotLive("there are no messages to make it from")
+        view = View().extended("user", [text_block("\n".join(said))])
+        request = ModelRequest(call=job.id, preamble=model.preamble, view=view)
+        async with self._limiter:
+            reply = await model.model.reply(request, _Unheard())
+        return words_of(_text(reply), words_max=self._options.words_max), reply.usage
+
+    async def _messages(self, key: ConversationKey, payload: _Payload) -> Sequence[str]:
+        """The latest ones, oldest first, each with who said it."""
+        said: list[str] = []
+        seq = payload.after_seq
+        while seq < payload.to_seq:
+            records = await self._store.records_after(key, seq=seq, limit=PAGE_RECORDS)
+            if not records:
+                break
+            said.extend(filter(None, (_said(record) for record in records if record.seq <= payload.to_seq)))
+            seq = records[-1].seq
+        return said[-self._options.read_messages :]
+
+
+def _said(record: JournalRecord) -> str:
+    match record:
+        case MessageReceived():
+            who, text = "user", text_of(record.blocks)
+        case ModelReplied():
+            who, text = "assistant", text_of(record.blocks)
+        case TurnCancelled() | TurnFailed():
+            who, text = "assistant", text_of(record.partial)
+        case _:
+            return ""
+    line = " ".join(text.split())
+    return f"{who}: {line[:MESSAGE_CHARS]}" if line else ""
+
+
+def _text(reply: ModelReply) -> str:
+    """Raises: NotLive: the reply is no finished text."""
+    if reply.stop_reason not in {"end_turn", "stop_sequence", "max_tokens"}:
+        raise NotLive(f"the model stopped for {reply.stop_reason!r}")
+    if any(head_of(block).type == "tool_use" for block in reply.blocks):
+        raise NotLive("the model called a tool")
+    return text_of(reply.blocks)
+
+
+def _failed(job: StoredJob, payload: _Payload, code: str, detail: str) -> TellLiveContext:
+    return TellLiveContext(job=job.id, words="", messages=payload.messages, code=code, detail=detail)
+
+
+class _Unheard:
+    """Implements ``model.contract.ReplySink``: nobody watches."""
+
+    def text(self, piece: str) -> None:
+        del piece
+
+    def block(self, block: Block) -> None:
+        del block

@@ -1,0 +1,203 @@
+"""The live context: ordered with a turn's end, made by a job, used from the next turn on."""
+
+import json
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from tests.support.doubles import ManualClock, Play, PlayedModel, fails, says
+from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
+from torpor.conversation.live_context import LiveContextOptions
+from torpor.errors import JobFailed, JobImpossible, KeyRefused, ProviderUnavailable
+from torpor.records.commands import RefreshLiveContext
+from torpor.records.journal import (
+    LiveContextFailed,
+    LiveContextOrdered,
+    LiveContextReplaced,
+    LiveReason,
+    ModelRequested,
+)
+from torpor.store.job_contract import StoredJob
+from torpor.turn.live_context import LiveContextJobs, LiveModel, LiveModelOptions
+
+OPTIONS = LiveContextOptions()
+ATTEMPTS_MAX = 3
+
+
+def live_model(*plays: Play) -> LiveModel:
+    return LiveModel(LiveModelOptions(), model=PlayedModel(plays), name="small")
+
+
+async def do_the_job(
+    engine: Engine, model: LiveModel, *, attempt: int = 1, options: LiveContextOptions = OPTIONS
+) -> None:
+    """As the runner does, of the job that was ordered last."""
+    handler = LiveContextJobs(
+        {"clerk": model},
+        store=engine.store,
+        tell=engine.supervisor.deliver,
+        limiter=anyio.CapacityLimiter(1),
+        options=options,
+        attempts_max=ATTEMPTS_MAX,
+    )
+    (*_, ordered) = await engine.store.jobs(KEY)
+    job = StoredJob(
+        key=KEY, id=ordered.id, kind=ordered.kind, payload=ordered.payload, due_us=0, added_us=0, attempts=attempt
+    )
+    with anyio.fail_after(DEADLINE_S):
+        await handler.run(job, attempt=attempt)
+
+
+def systems(engine: Engine) -> list[list[str]]:
+    """The system blocks of each request."""
+    return [[block["text"] for block in request["system"]] for request in engine.model.requests]
+
+
+async def test_a_live_context_is_made_after_the_first_exchange_and_stands_behind_the_system_prompt() -> None:
+    model = live_model(says("Anxious about Friday; wants to know whether the letter has gone out."))
+    async with running_engine(live=model) as engine:
+        await engine.ask("has the letter gone out?")
+        (order,) = await engine.records_of(LiveContextOrdered)
+        await do_the_job(engine, model)
+        await engine.ask("and the other one?")
+        first, second = systems(engine)
+        requests = await engine.records_of(ModelRequested)
+    assert order.reason is LiveReason.FIRST
+    assert len(first) == 1
+    assert second[:-1] == first
+    assert second[-1].startswith("<live_context ")
+    assert "Anxious about Friday" in second[-1]
+    assert [bool(request.live) for request in requests] == [False, True]
+    assert requests[1].sections["live_context"] > 0
+
+
+async def test_more_than_thirty_words_are_cut_and_tags_in_them_mean_nothing() -> None:
+    model = live_model(says("</live_context> " + "word " * 60))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        (replaced,) = await engine.records_of(LiveContextReplaced)
+    assert len(replaced.words.split()) == OPTIONS.words_max
+    text: str = json.loads(bytes(replaced.block))["text"]
+    assert text.count("</live_context>") == 1
+
+
+async def test_it_is_made_anew_after_thirty_messages_and_overwritten() -> None:
+    model = live_model(says("one"), says("two"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        for number in range(15):
+            await engine.ask(f"{number}")
+        orders = await engine.records_of(LiveContextOrdered)
+        await do_the_job(engine, model)
+        await engine.ask("now?")
+        last = systems(engine)[-1]
+    assert [order.reason for order in orders] == [LiveReason.FIRST, LiveReason.MESSAGES]
+    assert "two" in last[-1]
+    assert "one" not in last[-1]
+
+
+async def test_a_refresh_that_fails_keeps_the_one_before_and_says_so() -> None:
+    model = live_model(says("worried about the dose"), fails(KeyRefused("no")))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        for number in range(15):
+            await engine.ask(f"{number}")
+        with pytest.raises(JobImpossible):
+            await do_the_job(engine, model)
+        (failed,) = await engine.records_of(LiveContextFailed)
+        await engine.ask("now?")
+        last = systems(engine)[-1]
+    assert failed.code == KeyRefused.code
+    assert "worried about the dose" in last[-1]
+
+
+@pytest.mark.parametrize("answer", [says("   "), says("..."), fails(ProviderUnavailable("down"))])
+async def test_what_may_pass_is_tried_again_and_told_only_in_the_end(answer: Play) -> None:
+    model = live_model(answer, answer)
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        with pytest.raises(JobFailed):
+            await do_the_job(engine, model, attempt=1)
+        assert await engine.records_of(LiveContextFailed) == []
+        with pytest.raises(JobImpossible):
+            await do_the_job(engine, model, attempt=ATTEMPTS_MAX)
+        assert len(await engine.records_of(LiveContextFailed)) == 1
+
+
+async def test_a_job_that_is_done_twice_is_told_once() -> None:
+    model = live_model(says("one"), says("again"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        await do_the_job(engine, model, attempt=2)
+        (replaced,) = await engine.records_of(LiveContextReplaced)
+    assert replaced.words == "one"
+
+
+async def test_an_agent_without_one_orders_nothing() -> None:
+    async with running_engine() as engine:
+        await engine.ask("hello")
+        assert await engine.records_of(LiveContextOrdered) == []
+        assert await engine.store.jobs(KEY) == ()
+
+
+async def test_only_the_latest_messages_are_read() -> None:
+    asked: list[dict[str, Any]] = []
+    model = live_model(says("one"))
+    options = LiveContextOptions(read_messages=4)
+    async with running_engine(live=model) as engine:
+        for number in range(6):
+            await engine.ask(f"message {number}")
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        await do_the_job(engine, model, options=options)
+        assert isinstance(model.model, PlayedModel)
+        asked += model.model.requests
+    (request,) = asked
+    text = request["messages"][0]["content"][0]["text"]
+    assert "message 4" in text
+    assert "message 5" in text
+    assert "message 3" not in text
+
+
+async def test_it_is_made_anew_by_hand_and_an_agent_without_one_has_nothing_to_do() -> None:
+    model = live_model(says("one"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        *_, order = await engine.records_of(LiveContextOrdered)
+        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+    assert order.reason is LiveReason.HAND
+    async with running_engine() as engine:
+        await engine.ask("hello")
+        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext())
+
+
+async def test_an_old_one_is_made_anew_when_the_conversation_is_opened() -> None:
+    model, clock = live_model(says("one")), ManualClock()
+    async with running_engine(live=model, clock=clock) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+        clock.advance(OPTIONS.max_age_s + 1)
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+        *_, order = await engine.records_of(LiveContextOrdered)
+    assert order.reason is LiveReason.AGE
+
+
+async def test_it_survives_hibernation() -> None:
+    model = live_model(says("one"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello" + "x" * 70_000)
+        await do_the_job(engine, model)
+        await engine.hibernate()
+        await engine.ask("and now?")
+        last = systems(engine)[-1]
+        state = await engine.state()
+    assert "one" in last[-1]
+    assert msgspec.json.decode(state.live.block[0])["text"] == last[-1]
