@@ -12,13 +12,12 @@ import msgspec
 
 from bench.followups.conversations import OPENING_TURNS, Conversation, Fact, Opening, small_talk
 from bench.followups.judge import Shown
-from bench.followups.spoken import RecordedAssistant
+from bench.followups.spoken import RecordedAssistant, User
 from bench.followups.summarisers import extract, flooding, hostile, lazy, liar, naming, scripted
 from tests.support.engine import Engine, running_engine
 from torpor.conversation.budget import Profile
 from torpor.conversation.summary import CompactionOptions
 from torpor.model.scripted import Script
-from torpor.records.journal import ContextReplaced
 
 FOLDS: Final = (1, 3, 10)
 """After how many it is counted."""
@@ -86,12 +85,12 @@ async def _counted(conversation: Conversation, way: Script, *, is_named: bool) -
 async def _told(
     engine: Engine, assistant: RecordedAssistant, openings: Sequence[Opening]
 ) -> dict[int, tuple[int, int]]:
-    recorder = engine.watch()
+    user = User(engine)
     counts = dict[int, tuple[int, int]]()
     for turn in assistant.turns:
-        before = len(recorder.of(ContextReplaced))
-        await engine.ask(turn.user)
-        folds = recorder.of(ContextReplaced)
+        before = len(user.folds)
+        await user.ask(turn.user)
+        folds = user.folds
         if len(folds) > before and len(folds) in FOLDS:
             shown = Shown.by(assistant.requests[-1].body)
             due = [each for each in openings if each.turn <= folds[-1].turns[1]]

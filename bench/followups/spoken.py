@@ -8,6 +8,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+import anyio
 import msgspec
 
 from bench.followups.conversations import Conversation
@@ -20,7 +21,9 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.view import request_body
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.model.scripted import Call, Move, Say, ScriptedModel, ScriptedTurn
-from torpor.records.journal import ContextReplaced, JournalRecord
+from torpor.records.events import Delta, Progress
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import ContextReplaced, JournalRecord, TurnFailed, TurnFinished
 from torpor.toolhost.contract import EarlierBounds, ToolContext
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.earlier import EarlierTurns
@@ -28,6 +31,8 @@ from torpor.turn.earlier import EarlierTurns
 BOUNDLESS: Final = Profile(budget_tokens=1_000_000_000)
 """Of a conversation in which nothing is ever folded."""
 _TOOL: Final = "records"
+_TURN_S: Final = 900.0
+"""For a turn with a fold by a slow model."""
 _TOOLS: Final = ToolOptions()
 _BOUNDS: Final = EarlierBounds(
     size_bytes=_TOOLS.result_cap_bytes, records_max=_TOOLS.earlier_records_max, deadline_s=_TOOLS.earlier_deadline_s
@@ -111,6 +116,33 @@ class RecordedAssistant:
         return reads(_TOOL, run)
 
 
+class User:
+    """Implements ``bus.contract.Subscriber``: says something and waits until its turn is over, however long a real
+    summariser takes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._over = anyio.Event()
+        self.folds: list[ContextReplaced] = []
+        engine.bus.subscribe(KEY, self)
+
+    async def ask(self, text: str) -> None:
+        """Raises: TimeoutError: the turn does not end."""
+        self._over = anyio.Event()
+        await self._engine.send(text)
+        with anyio.fail_after(_TURN_S):
+            await self._over.wait()
+
+    def on_records(self, key: ConversationKey, records: Sequence[JournalRecord]) -> None:
+        self.folds.extend(record for record in records if isinstance(record, ContextReplaced))
+        if any(isinstance(record, TurnFinished | TurnFailed) for record in records):
+            self._over.set()
+
+    def on_delta(self, key: ConversationKey, delta: Delta) -> None: ...
+
+    def on_progress(self, key: ConversationKey, progress: Progress) -> None: ...
+
+
 def _place(call: str) -> tuple[int, int]:
     """Turn and round."""
     turn, round_ = call.split("-")[:2]
@@ -145,8 +177,9 @@ async def spoken(
 
 
 async def _line(engine: Engine, assistant: RecordedAssistant, turns: Iterable[RecordedTurn]) -> Line:
+    user = User(engine)
     for turn in turns:
-        await engine.ask(turn.user)
+        await user.ask(turn.user)
     records, state = await engine.records(), await engine.state()
     if not any(isinstance(record, ContextReplaced) for record in records):
         return Line(tuple(assistant.requests), records)
