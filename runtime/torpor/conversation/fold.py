@@ -6,13 +6,13 @@ function per family of records; each takes a state and gives the next. Records t
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
-from torpor.conversation.segments import Change, Said, TurnStart, blocks_of, rebuilt, said_in, shortening
+from torpor.conversation.replacing import replaced
+from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import (
     LOST_CALLS_MAX,
     PAUSED,
@@ -27,7 +27,7 @@ from torpor.conversation.state import (
 )
 from torpor.conversation.view import Preamble, View
 from torpor.errors import ContextTooLong
-from torpor.records.blocks import Block, head_of, result_of
+from torpor.records.blocks import Block, head_of
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
@@ -39,7 +39,6 @@ from torpor.records.journal import (
     ConversationCreated,
     Effect,
     FlagsPinned,
-    FoldReason,
     JournalRecord,
     LateResult,
     LiveContextFailed,
@@ -61,7 +60,6 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
     WhenBusy,
 )
 
@@ -394,81 +392,13 @@ def _live_failed(state: ConversationState, record: LiveContextFailed) -> Convers
 
 
 def _context_replaced(state: ConversationState, record: ContextReplaced) -> ConversationState:
-    """The view begins with the head, goes on with the turns that stay, and is measured by the next reply."""
     turn = _running(state, record)
     if not any(start.turn == record.kept_from for start in state.starts):
         raise BadHistory(f"record {record.seq} keeps the view from turn {record.kept_from}, which does not begin in it")
-    starts = tuple(start for start in state.starts if start.turn >= record.kept_from)
-    change = shortening(record.shortened)
-    view, moved = rebuilt(state.view, starts, head=record.head, change=change)
-    if record.link != view.link.hex():
-        raise BadHistory(f"record {record.seq} leaves link {record.link}, the view has {view.link.hex()}")
-    base, _ = rebuilt(turn.base, starts[:-1], head=record.head, change=change)
-    kept = rebuilt(turn.kept, starts, head=record.head, change=change)[0] if turn.kept is not None else None
-    heads = dict(zip(record.skills, record.head[len(record.head) - len(record.skills) :], strict=True))
-    standing = _results_in(said_in(state.view, starts)) | {call.id for call in turn.calls}
-    last_resort = record.reason if record.reason in _LAST_RESORTS else turn.last_resort
-    replaced = msgspec.structs.replace(
-        turn,
-        folds_begun=0,
-        calls=tuple(
-            msgspec.structs.replace(call, result=record.shortened[call.id]) if call.id in record.shortened else call
-            for call in turn.calls
-        ),
-        base=base,
-        base_starts=moved[:-1],
-        base_skills=_skills_after(turn.base_skills, heads=heads, standing=standing),
-        kept=kept,
-        lasting_bytes=_lasting_after(state.view, turn, starts, record=record, change=change),
-        is_too_long=False,
-        was_too_long=turn.was_too_long or turn.is_too_long,
-        last_resort=last_resort,
-    )
-    return msgspec.structs.replace(
-        state,
-        view=view,
-        turn=replaced,
-        starts=moved,
-        messages=sum(start.messages for start in moved),
-        generation=record.generation,
-        covered=(record.turns[1], record.seqs[1]),
-        summary=record.summary,
-        items=record.items,
-        skills=_skills_after(state.skills, heads=heads, standing=standing),
-        is_measured=False,
-        fold_failures=0 if record.reason is FoldReason.SUMMARY else state.fold_failures,
-        lasting_bytes=0,
-        last_usage=Usage(),
-        measured_bytes=0,
-    )
-
-
-_LAST_RESORTS: Final = frozenset({FoldReason.SHORTENED, FoldReason.EVERYTHING})
-
-
-def _results_in(turns: Iterable[Iterable[Said]]) -> set[str]:
-    return {result_of(block) for said in turns for role, block in blocks_of(said) if role == "user"}
-
-
-def _skills_after(
-    skills: tuple[LoadedSkill, ...], *, heads: Mapping[str, Block], standing: AbstractSet[str]
-) -> tuple[LoadedSkill, ...]:
-    """Those whose text is still in the view: where it was loaded, or else in its head."""
-    return tuple(
-        skill if skill.call_id in standing else msgspec.structs.replace(skill, head=(heads[skill.key],))
-        for skill in skills
-        if skill.call_id in standing or skill.key in heads
-    )
-
-
-def _lasting_after(
-    view: View, turn: TurnState, starts: tuple[TurnStart, ...], *, record: ContextReplaced, change: Change | None
-) -> int:
-    """Where what is for the turn alone begins now."""
-    if not turn.lasting_bytes:
-        return 0
-    lasting = View([view.text()[: turn.lasting_bytes]], 1, "user", size_bytes=turn.lasting_bytes)
-    return rebuilt(lasting, starts, head=record.head, change=change)[0].size_bytes
+    after = replaced(state, turn, record)
+    if record.link != after.view.link.hex():
+        raise BadHistory(f"record {record.seq} leaves link {record.link}, the view has {after.view.link.hex()}")
+    return after
 
 
 def _compaction_failed(state: ConversationState, record: CompactionFailed) -> ConversationState:

@@ -15,13 +15,16 @@ from torpor.conversation.budget import (
     exceeded,
     input_tokens,
     next_request_tokens,
+    pending_bytes,
+    request_bytes,
     request_sections,
     tokens_of_bytes,
 )
-from torpor.conversation.state import ConversationState, TurnState
+from torpor.conversation.state import CallState, CallStatus, ConversationState, QueuedMessage, TurnState
 from torpor.conversation.view import View, preamble_of
-from torpor.records.blocks import canonical, text_block
-from torpor.records.journal import Usage
+from torpor.records.blocks import canonical, text_block, tool_result_block
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import Usage, WhenBusy
 
 
 @pytest.mark.parametrize(("size_bytes", "tokens"), [(0, 0), (1, 1), (4, 1), (5, 2), (4_000, 1_000)])
@@ -186,3 +189,25 @@ def test_a_host_that_counts_nothing_leaves_it_to_the_estimate() -> None:
     assert next_request_tokens(ConversationState(), view.size_bytes, bytes_per_token=4.0) == tokens_of_bytes(
         2 + view.size_bytes
     )
+
+
+def test_what_enters_the_view_next_is_the_open_round_and_the_messages_that_join() -> None:
+    reply, result, note, joins = text_block("so"), tool_result_block("a", "r", is_error=False), text_block("n"), "hi"
+    calls = tuple(
+        CallState(id=CallId(id_), name="look", arguments=msgspec.Raw(b"{}"), status=status, result=block)
+        for id_, status, block in (("a", CallStatus.SETTLED, result), ("b", CallStatus.STARTED, None))
+    )
+    queued = tuple(
+        QueuedMessage(id=MessageId(id_), principal="ann", blocks=(text_block(joins),), when_busy=WhenBusy.STEER)
+        for id_ in ("m_2", "m_3")
+    )
+    state = ConversationState(turn=turn(reply=(reply,), calls=calls, note=(note,)), queued=queued)
+    blocks = (reply, result, note, text_block(joins))
+    assert pending_bytes(state, (MessageId("m_3"),)) == sum(len(bytes(block)) + 1 for block in blocks)
+    assert pending_bytes(ConversationState(turn=turn()), ()) == 0
+    assert pending_bytes(ConversationState(), ()) == 0
+
+
+def test_a_request_is_as_long_as_its_preamble_and_its_messages() -> None:
+    state = ConversationState(preamble=preamble_of({"model": "m"}))
+    assert request_bytes(state, VIEW) == len(bytes(state.preamble.body)) + VIEW.size_bytes

@@ -14,10 +14,13 @@ from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     AttemptStarted,
+    CompactionFailed,
     ContextChanged,
+    ContextReplaced,
     ConversationCreated,
     Effect,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     LateResult,
     MessageReceived,
@@ -552,3 +555,33 @@ def test_an_event_number_that_is_missing_skipped_used_again_or_not_due_is_refuse
     (record,) = numbered(state, [draft], at_us=1)
     with pytest.raises(BadHistory, match=f"carries event {event}, the last event was 2"):
         fold(state, [msgspec.structs.replace(record, event=event)])
+
+
+def replaced(**fields: Any) -> ContextReplaced:
+    """The view of ``in_turn`` behind nothing new."""
+    link = requested_view(in_turn(), ()).link.hex()
+    record = ContextReplaced(turn=1, reason=FoldReason.SHORTENED, generation=0, kept_from=1, head=(), link=link)
+    return msgspec.structs.replace(record, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"kept_from": 2}, "keeps the view from turn 2, which does not begin in it"),
+        ({"link": "ab"}, "leaves link ab, the view has "),
+        ({"turn": 2}, "belongs to turn 2, running is 1"),
+    ],
+)
+def test_a_view_is_replaced_by_what_the_record_says(fields: dict[str, Any], why: str) -> None:
+    assert after(in_turn(), replaced()).view == in_turn().view
+    with pytest.raises(BadHistory, match=why):
+        after(in_turn(), replaced(**fields))
+
+
+def test_a_summary_that_failed_is_counted() -> None:
+    failing = AttemptStarted(turn=1, step=StepKind.COMPACT, round=1, attempt=2)
+    state = after(in_turn(), failing, CompactionFailed(turn=1, code="deadline", detail=""))
+    assert state.turn is not None
+    assert (state.turn.folds_begun, state.turn.has_fold_failed) == (0, True)
+    assert (state.fold_failures, state.fold_failed_us) == (1, 1)
+    assert state.view == in_turn().view

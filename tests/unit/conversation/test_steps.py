@@ -3,10 +3,14 @@
 import msgspec
 import pytest
 
+from tests.support.turns_told import plain, told, with_turn
+from torpor.conversation.compaction import Window
 from torpor.conversation.state import CallState, CallStatus, ConversationState, QueuedMessage, TurnState
 from torpor.conversation.steps import (
     CallModel,
+    Compact,
     FinishTurn,
+    Folding,
     Lane,
     PrepareTurn,
     Rest,
@@ -18,7 +22,7 @@ from torpor.conversation.steps import (
 )
 from torpor.records.blocks import text_block
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Outcome, WhenBusy
+from torpor.records.journal import FoldReason, Outcome, WhenBusy
 
 OPTIONS = StepOptions(step_limit=3, attempts_max=2)
 ASKED = TurnState(number=1, messages=(MessageId("m_1"),), principal="ann", round=1, call="1-1-1", attempts=1)
@@ -168,3 +172,73 @@ def test_a_message_that_interrupts_ends_the_turn_wherever_it_stands(turn: TurnSt
 
 def test_a_turn_that_needs_no_more_attempts_is_not_ended_by_their_count() -> None:
     assert step_of(msgspec.structs.replace(REPLIED, attempts=9)) == FinishTurn(turn=1, end=TurnEnd.FINISHED)
+
+
+SMALL = Folding(window=Window(budget_tokens=100, has_summariser=True))
+MANY = told(*(plain(number, text="x" * 40) for number in range(1, 6)))
+"""About 260 tokens."""
+ALONE = told(plain(1, text="x" * 400))
+
+
+def folded_first(state: ConversationState, *, folding: Folding = SMALL) -> Step:
+    return next_step(state, Lane.TURN, OPTIONS, 0, folding=folding)
+
+
+def test_older_turns_are_folded_before_the_model_is_asked() -> None:
+    assert folded_first(MANY) == Compact(turn=5, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=262)
+    assert folded_first(with_turn(MANY, folds_begun=2)) == Compact(
+        turn=5, round=1, attempt=3, reason=FoldReason.SUMMARY, tokens=262
+    )
+
+
+def test_without_a_window_nothing_is_folded() -> None:
+    assert folded_first(MANY, folding=Folding()) == CallModel(turn=5, round=1, attempt=1)
+
+
+def test_nothing_is_folded_before_tools_run_or_a_turn_ends() -> None:
+    over = next_step(with_turn(MANY, reply=(text_block("so"),), stop_reason="end_turn"), Lane.TURN, OPTIONS, 0)
+    assert folded_first(with_turn(MANY, reply=(text_block("so"),), stop_reason="end_turn")) == over
+    assert isinstance(folded_first(with_turn(MANY, reply=(), calls=(INTENDED,), round=1)), RunTools)
+    assert isinstance(folded_first(msgspec.structs.replace(MANY, turn=None)), Rest)
+
+
+def test_messages_that_join_and_results_that_wait_are_counted() -> None:
+    few = told(plain(1), plain(2), plain(3), plain(4), plain(5))
+    roomy = Folding(window=Window(budget_tokens=240, has_summariser=True))
+    assert isinstance(folded_first(few, folding=roomy), CallModel)
+    joined = msgspec.structs.replace(few, queued=(waiting("m" * 200, WhenBusy.STEER),))
+    assert isinstance(folded_first(joined, folding=roomy), Compact)
+    queued = msgspec.structs.replace(few, queued=(waiting("m" * 200),))
+    assert isinstance(folded_first(queued, folding=roomy), CallModel)
+    result = msgspec.structs.replace(SETTLED, result=text_block("r" * 200))
+    pending = with_turn(few, reply=(text_block("so"),), calls=(result,), stop_reason="tool_use", round=1)
+    assert isinstance(folded_first(pending, folding=roomy), Compact)
+
+
+def test_a_call_that_was_lost_is_asked_again_as_it_was_unless_its_host_found_it_too_long() -> None:
+    lost = with_turn(MANY, call="5-1-1", round=1, attempts=1)
+    assert folded_first(lost) == CallModel(turn=5, round=1, attempt=2)
+    too_long = with_turn(lost, is_too_long=True, attempts=0)
+    assert folded_first(too_long) == Compact(turn=5, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=262)
+
+
+def test_a_request_that_cannot_be_made_to_fit_ends_the_turn() -> None:
+    assert folded_first(ALONE) == FinishTurn(
+        turn=1,
+        end=TurnEnd.FAILED,
+        code="context_too_long",
+        detail="the request has about 231 tokens, 100 fit",
+    )
+
+
+def test_a_fold_that_keeps_crashing_is_given_up() -> None:
+    """A summary by what asks for it, which goes on without one; others have no other way."""
+    tried = with_turn(MANY, folds_begun=2)
+    assert isinstance(folded_first(tried), Compact)
+    without = Folding(window=Window(budget_tokens=100))
+    assert folded_first(with_turn(MANY, folds_begun=1), folding=without) == Compact(
+        turn=5, round=1, attempt=2, reason=FoldReason.MECHANICAL, tokens=262
+    )
+    assert folded_first(tried, folding=without) == FinishTurn(
+        turn=5, end=TurnEnd.FAILED, code="crashed", detail="folding older turns did not survive 2 attempts"
+    )
