@@ -31,8 +31,24 @@ PASSING = [ProviderUnavailable("x"), Overloaded("x"), RateLimited("x"), StreamLo
 LASTING = [RequestInvalid("x"), KeyRefused("x"), ContextTooLong("x"), ModelTimedOut("x")]
 
 
-def failed(fault: ProviderError, *, turn: TurnState = TURN, was_shown: bool = False, fallback: str = "") -> ModelFailed:
-    return answers.failed(turn, fault, key=KEY, was_shown=was_shown, fallback=fallback, options=OPTIONS, now_us=NOW_US)
+def failed(
+    fault: ProviderError,
+    *,
+    turn: TurnState = TURN,
+    was_shown: bool = False,
+    fallback: str = "",
+    can_shrink: bool = False,
+) -> ModelFailed:
+    return answers.failed(
+        turn,
+        fault,
+        key=KEY,
+        was_shown=was_shown,
+        fallback=fallback,
+        can_shrink=can_shrink,
+        options=OPTIONS,
+        now_us=NOW_US,
+    )
 
 
 def after(failures: int, *, model: str = "") -> TurnState:
@@ -78,6 +94,17 @@ def test_what_fails_again_is_not_asked_again(fault: ProviderError) -> None:
     assert failed(fault, turn=after(1), fallback="other") == ModelFailed(
         turn=2, call="2-3-1", round=3, code=fault.code, detail="x"
     )
+
+
+def test_a_request_that_is_too_long_is_asked_again_once_and_at_once_where_it_can_be_made_shorter() -> None:
+    fault = ContextTooLong("x")
+    record = failed(fault, turn=after(9), can_shrink=True, fallback="other")
+    assert (record.retry_at_us, record.next_model) == (NOW_US, "")
+    assert failed(fault).retry_at_us == 0
+    assert failed(fault, can_shrink=True, was_shown=True).retry_at_us == 0
+    again = msgspec.structs.replace(TURN, was_too_long=True)
+    assert failed(fault, turn=again, can_shrink=True).retry_at_us == 0
+    assert failed(RequestInvalid("x"), can_shrink=True).retry_at_us == 0
 
 
 def test_a_hosts_wish_to_wait_is_honoured() -> None:
