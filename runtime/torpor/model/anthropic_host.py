@@ -23,7 +23,7 @@ from torpor.errors import ModelUnknown, ProviderError, ProviderUnavailable, Stre
 from torpor.model.anthropic_faults import fault_of
 from torpor.model.anthropic_options import AnthropicOptions, fallback_first, request_fields
 from torpor.model.anthropic_wire import WireRequests
-from torpor.model.assemble import Assembler
+from torpor.model.assemble import Assembler, ErrorTold
 from torpor.model.circuit import Circuit
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.model.event_stream import EventSplitter, ServerEvent
@@ -155,9 +155,11 @@ class AnthropicHost:
         is_progress = False
         try:
             for event in events:
-                if event.name == b"error":
+                if event.name == b"error" and not assembler.is_over:
                     raise self._fault(200, _decoded(event.data), {}, model=model)
                 is_progress = assembler.take(event.data) or is_progress
+        except ErrorTold as told:
+            raise self._fault(200, _decoded(told.data), {}, model=model) from None
         finally:
             assembler.hand_on()
         return is_progress

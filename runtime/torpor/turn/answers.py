@@ -13,7 +13,7 @@ from torpor.conversation.retry import RetryOptions, pause_s
 from torpor.conversation.state import TurnState
 from torpor.errors import ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge, Retry
 from torpor.model.contract import ModelReply
-from torpor.records.blocks import Block
+from torpor.records.blocks import Block, head_of
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import ModelFailed, ModelReplied, Offer, TurnFailed
 from torpor.turn import notes
@@ -33,7 +33,7 @@ def replied(turn: TurnState, reply: ModelReply) -> ModelReplied:
         usage=reply.usage,
         model=reply.model,
         request_id=reply.request_id,
-        unusable=dict(reply.unusable),
+        unusable={head_of(reply.blocks[place]).id: why for place, why in reply.unusable.items()},
         dropped=reply.dropped,
         note=(notes.calls_cut(reply.stop_reason),) if was_cut(reply) else (),
     )

@@ -13,6 +13,7 @@ import msgspec
 from torpor.conversation.state import PAUSED
 from torpor.conversation.steps import REFUSAL
 from torpor.model.contract import ModelReply
+from torpor.model.repeatable import uncited, unpaired
 from torpor.records.blocks import Block, BlockHead, canonical, head_of
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -28,7 +29,7 @@ def storable(reply: ModelReply, *, call: str) -> ModelReply:
     """The reply to model call ``call`` as later requests may repeat it.
 
     Text blocks that say nothing are left out, and so are thinking that no host signed, thinking that nothing came of,
-    and all that a refusal had said. Calls are kept only of a reply that stopped for them: one that was cut off may
+    halves of what the host's own tools did, and all that a refusal had said. Calls are kept only of a reply that stopped for them: one that was cut off may
     hold half a call, and none of it is run. A kept call gets an id of our own, since hosts may give one twice, ``{}``
     for arguments that are missing or no object, and a name that may be sent.
     """
@@ -37,21 +38,22 @@ def storable(reply: ModelReply, *, call: str) -> ModelReply:
         return msgspec.structs.replace(reply, blocks=(), unusable={}, dropped=(*reply.dropped, *dropped))
     blocks: list[Block] = []
     dropped_types = list(reply.dropped)
-    unusable: dict[str, str] = {}
-    for index, block in enumerate(reply.blocks):
+    unusable: dict[int, str] = {}
+    halves = unpaired(reply.blocks)
+    for place, block in enumerate(reply.blocks):
         head = head_of(block)
         if head.type != "tool_use":
-            if is_unsigned(head):
+            if is_unsigned(head) or place in halves:
                 dropped_types.append(head.type)
             elif not is_blank(head):
-                blocks.append(block)
+                blocks.append(uncited(block) if halves else block)
         elif reply.stop_reason != _CALLS:
             dropped_types.append(head.type)
         else:
             changes, why = _repairs(block, head)
-            changes["id"] = f"{_OUR_ID}{call}_{index}"
-            if why := why or reply.unusable.get(head.id, ""):
-                unusable[changes["id"]] = why
+            changes["id"] = f"{_OUR_ID}{call}_{place}"
+            if why := why or reply.unusable.get(place, ""):
+                unusable[len(blocks)] = why
             blocks.append(canonical({**msgspec.json.decode(block), **changes}))
     if reply.stop_reason != PAUSED and all(head_of(block).type in THOUGHTS for block in blocks):
         dropped_types.extend(head_of(block).type for block in blocks)

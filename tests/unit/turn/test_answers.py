@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tests.support.doubles import use
 from tests.support.engine import KEY
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import TurnState
@@ -57,18 +58,18 @@ def after(failures: int, *, model: str = "") -> TurnState:
 
 def test_a_reply_is_recorded_as_it_was_made_storable() -> None:
     reply = ModelReply(
-        blocks=(text_block("yes"),),
-        stop_reason="end_turn",
+        blocks=(text_block("yes"), use("pay", "a")),
+        stop_reason="tool_use",
         model="m",
         request_id="r",
-        unusable={"a": "why"},
+        unusable={1: "why"},
         dropped=("scent",),
     )
     record = answers.replied(TURN, reply)
     assert (record.turn, record.call, record.round) == (2, "2-3-1", 3)
     assert (record.blocks, record.stop_reason, record.model, record.request_id) == (
-        (text_block("yes"),),
-        "end_turn",
+        (text_block("yes"), use("pay", "a")),
+        "tool_use",
         "m",
         "r",
     )

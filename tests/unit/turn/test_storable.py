@@ -18,18 +18,22 @@ YES = {"type": "text", "text": " yes"}
 CALL = {"type": "tool_use", "id": "a", "name": "pay", "input": {"to": "bob"}}
 REMAINS_OF_A_KEY = CALL | {"input": {'"input":': 1}}
 SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "it"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+CITATION = {"type": "web_search_result_location", "url": "u", "title": None, "encrypted_index": "i", "cited_text": "x"}
+CITING = {"type": "text", "text": "so it says", "citations": [CITATION]}
 
 
-def replied(*blocks: Any, stop_reason: str = "tool_use", unusable: dict[str, str] | None = None) -> ModelReply:
+def replied(*blocks: Any, stop_reason: str = "tool_use", unusable: dict[int, str] | None = None) -> ModelReply:
     return ModelReply(blocks=tuple(map(canonical, blocks)), stop_reason=stop_reason, unusable=unusable or {})
 
 
 def stored(
-    *blocks: Any, stop_reason: str = "tool_use", unusable: dict[str, str] | None = None
+    *blocks: Any, stop_reason: str = "tool_use", unusable: dict[int, str] | None = None
 ) -> tuple[list[Any], dict[str, str]]:
-    """The decoded blocks of the stored reply, and what is unusable."""
+    """The decoded blocks of the stored reply, and what is unusable by the id that a call has now."""
     kept = storable(replied(*blocks, stop_reason=stop_reason, unusable=unusable), call="1-2-1")
-    return [msgspec.json.decode(block) for block in kept.blocks], dict(kept.unusable)
+    ids = {place: head_of(kept.blocks[place]).id for place in kept.unusable}
+    return [msgspec.json.decode(block) for block in kept.blocks], {ids[at]: why for at, why in kept.unusable.items()}
 
 
 def call(place: int, **changes: Any) -> Any:
@@ -37,7 +41,7 @@ def call(place: int, **changes: Any) -> Any:
     return CALL | {"id": f"call_1-2-1_{place}"} | changes
 
 
-@pytest.mark.parametrize("blocks", [[YES], [THINKING, YES], [YES, SEARCH]])
+@pytest.mark.parametrize("blocks", [[YES], [THINKING, YES], [YES, SEARCH, FOUND, CITING]])
 def test_what_is_as_it_should_be_is_kept_byte_for_byte(blocks: list[Any]) -> None:
     reply = msgspec.structs.replace(
         replied(*blocks, stop_reason="end_turn"), usage=Usage(output_tokens=3), request_id="r"
@@ -77,7 +81,7 @@ def test_thinking_at_which_the_host_paused_is_kept_since_it_goes_on_from_there()
 
 @pytest.mark.parametrize("stop_reason", ["max_tokens", "end_turn", "pause_turn", "something_new"])
 def test_calls_of_a_reply_that_did_not_stop_for_them_are_left_out(stop_reason: str) -> None:
-    reply = storable(replied(YES, CALL, stop_reason=stop_reason, unusable={"a": "cut"}), call="1-2-1")
+    reply = storable(replied(YES, CALL, stop_reason=stop_reason, unusable={1: "cut"}), call="1-2-1")
     assert (reply.blocks, reply.dropped, reply.unusable) == ((canonical(YES),), ("tool_use",), {})
     assert was_cut(reply)
 
@@ -120,8 +124,32 @@ def test_ids_given_twice_or_unfit_are_no_matter_and_the_calls_run() -> None:
 
 
 def test_what_the_adapter_found_unusable_stays_so_under_the_new_id() -> None:
-    _, unusable = stored(CALL | {"id": "b"}, CALL | {"id": "c.d"}, unusable={"b": "cut short", "c.d": "cut as well"})
-    assert unusable == {"call_1-2-1_0": "cut short", "call_1-2-1_1": "cut as well"}
+    blank = {"type": "text", "text": " "}
+    twice = (CALL | {"id": ""}, CALL, CALL)
+    _, unusable = stored(blank, *twice, unusable={1: "cut short", 3: "cut as well"})
+    assert unusable == {"call_1-2-1_1": "cut short", "call_1-2-1_3": "cut as well"}
+
+
+@pytest.mark.parametrize(
+    "halves",
+    [
+        [SEARCH],
+        [FOUND],
+        [FOUND, SEARCH],
+        [SEARCH, SEARCH, FOUND],
+        [SEARCH, FOUND, FOUND],
+        [SEARCH, FOUND | {"tool_use_id": "t"}],
+        [SEARCH, FOUND | {"type": "web_fetch_tool_result"}],
+        [SEARCH | {"id": ""}, FOUND | {"tool_use_id": ""}],
+    ],
+)
+@pytest.mark.parametrize("stop_reason", ["end_turn", "pause_turn"])
+def test_half_of_what_the_hosts_own_tool_did_is_left_out_and_nothing_cites_it(
+    halves: list[Any], stop_reason: str
+) -> None:
+    kept = storable(replied(YES, *halves, CITING, stop_reason=stop_reason), call="1-2-1")
+    assert [msgspec.json.decode(block) for block in kept.blocks] == [YES, {"type": "text", "text": "so it says"}]
+    assert kept.dropped == tuple(half["type"] for half in halves)
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3), st.lists, max_leaves=4)

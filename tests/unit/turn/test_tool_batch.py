@@ -157,7 +157,7 @@ async def test_a_call_without_arguments_is_a_call_with_none() -> None:
 
 async def test_arguments_that_did_not_arrive_whole_are_answered_without_a_run() -> None:
     play = replies(
-        use("pay", "a"), use("pay", "b"), stop_reason="tool_use", unusable={"b": "cut short; nothing was done"}
+        use("pay", "a"), use("pay", "b"), stop_reason="tool_use", unusable={1: "cut short; nothing was done"}
     )
     async with running_engine(play, tools=[writes("pay")]) as engine:
         heard = engine.watch()
