@@ -91,7 +91,7 @@ class RecordedAssistant:
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """Raises: AssertionError: a host would refuse the request."""
-        body = request_body(request.preamble, request.view)
+        body = request_body(request.preamble, request.view, live=request.live)
         found = violations(msgspec.json.decode(body))
         assert not found, f"call {request.call}: {found}"
         self.requests.append(Request(_place(request.call)[0], body))
