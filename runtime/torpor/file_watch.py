@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import anyio
@@ -65,9 +66,9 @@ async def watch(
             there = await _looked(_identities, paths)
             existing = [path for path, identity in zip(paths, there, strict=True) if identity is not None]
             if is_polling:
-                await _polled(_trees, paths, changed=changed, look_s=look_s)
+                await _polled(_trees, paths, seen=await _looked(_trees, paths), changed=changed, look_s=look_s)
             elif not existing:
-                await _polled(_identities, paths, changed=changed, look_s=look_s)
+                await _polled(_identities, paths, seen=there, changed=changed, look_s=look_s)
             else:
                 bursts = _bursts(existing, look_s=look_s, stop=stop)
                 is_polling = await _notified(bursts, paths, there, changed=changed)
@@ -84,11 +85,11 @@ async def _polled(
     look: Callable[[Sequence[Path]], object],
     paths: Sequence[Path],
     *,
+    seen: object,
     changed: Callable[[], Awaitable[None]],
     look_s: float,
 ) -> None:
-    """Await ``changed`` at once, and return at the first look that differs."""
-    seen = await _looked(look, paths)
+    """Await ``changed`` at once, and return at the first look that differs from ``seen``."""
     await changed()
     while True:
         began_s = anyio.current_time()
@@ -134,7 +135,7 @@ async def _notified(
             except (OSError, RuntimeError) as exc:  # the library raises either when a limit of the system is reached
                 _log.warning("file_watch.polling", reason=str(exc))
                 return True
-            is_replaced = await _looked(_identities, paths) != there
+            is_replaced = await _looked(_identities, paths) != there or _are_removed(paths, changes)
             if changes or is_first or is_replaced:
                 await changed()
             if is_replaced or changes is None:
@@ -147,7 +148,8 @@ async def _looked(look: Callable[[Sequence[Path]], _Found], paths: Sequence[Path
 
 
 def _identities(paths: Sequence[Path]) -> tuple[_Identity, ...]:
-    """Device and inode of each path."""
+    """Device and inode of each path; of a file also when it changed last, since the next file of that name may be given
+    the inode of the one before, which nobody is notified about."""
     found: list[_Identity] = []
     for path in paths:
         try:
@@ -155,8 +157,15 @@ def _identities(paths: Sequence[Path]) -> tuple[_Identity, ...]:
         except OSError:
             found.append(None)
         else:
-            found.append((status.st_dev, status.st_ino))
+            changed_ns = 0 if S_ISDIR(status.st_mode) else status.st_ctime_ns
+            found.append((status.st_dev, status.st_ino, changed_ns))
     return tuple(found)
+
+
+def _are_removed(paths: Sequence[Path], changes: "set[FileChange] | None") -> bool:
+    """Whether a watched path itself went, whatever stands there now."""
+    gone = {Path(path) for kind, path in changes or () if kind.raw_str() == "deleted"}
+    return not gone.isdisjoint(paths)
 
 
 def _trees(paths: Sequence[Path]) -> dict[str, _Identity]:

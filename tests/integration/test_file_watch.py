@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -76,6 +76,51 @@ async def test_edit_is_told(tmp_path: Path, edit: Callable[[Path], object], *, i
         before = told.times
         edit(tmp_path / "home")
         await told.more_than(before)
+
+
+REPLACEMENTS = 20
+"""Of which some get the inode of the file before, on file systems that hand them out again."""
+
+
+async def test_edits_of_a_file_are_told_after_it_was_removed_and_made_again(
+    tmp_path: Path, *, is_polling: bool
+) -> None:
+    file = tmp_path / "flags.toml"
+    write(file)
+    seen: dict[str, anyio.Event] = {}
+
+    async def read() -> None:
+        with suppress(FileNotFoundError):
+            seen.setdefault(file.read_text(), anyio.Event()).set()
+
+    async def is_told(text: str) -> None:
+        with anyio.fail_after(20):
+            await seen.setdefault(text, anyio.Event()).wait()
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(partial(watch, [file], changed=read, is_polling=is_polling, look_s=0.1))
+        for number in range(REPLACEMENTS):
+            file.unlink()
+            write(file, f"made {number}")
+            await is_told(f"made {number}")
+            with file.open("a") as end:
+                end.write(" and edited")
+            await is_told(f"made {number} and edited")
+        tasks.cancel_scope.cancel()
+
+
+async def test_edits_below_a_folder_are_told_after_it_was_removed_and_made_again(
+    tmp_path: Path, *, is_polling: bool
+) -> None:
+    folder = tmp_path / "skills"
+    write(folder / "a.md")
+    async with watched(folder, is_polling=is_polling) as told:
+        for number in range(REPLACEMENTS):
+            shutil.rmtree(folder)
+            write(folder / "a.md", f"made {number}")
+            before = told.times
+            write(folder / "b.md", f"added {number}")
+            await told.more_than(before)
 
 
 async def test_folder_that_comes_later_is_told_and_watched(tmp_path: Path, *, is_polling: bool) -> None:

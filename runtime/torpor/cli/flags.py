@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 import anyio
 import click
@@ -17,6 +18,11 @@ from torpor.flags.source import FLAGS_FILE
 from torpor.operations.logs import configure_logs
 from torpor.settings import Settings, read_settings
 
+_NOT_ASKED: Final = (
+    f"torpor: this is {FLAGS_FILE} as it is now; no running server was asked, which takes an edit within about two"
+    " seconds and logs it as flags.changed or flags.broken"
+)
+
 
 @click.command(short_help="Show what is switched on, and for whom.")
 @click.option("--tenant", default="default", show_default=True, help="Decide for an owner of this tenant.")
@@ -27,7 +33,8 @@ from torpor.settings import Settings, read_settings
 def command(home: Path, *, tenant: str, owner: str, agent: str, as_json: bool) -> None:
     """List the flags of config/flags.toml; with --owner, what is decided, by which variant and for which reason.
 
-    The provider that [flags] names is asked as a server would ask it.
+    The file is read as it is now, and the provider that [flags] names is asked as a server would ask it; a running
+    server is not asked.
     """
     settings = read_settings(home.resolve(), os.environ)
     configure_logs(msgspec.structs.replace(settings.logs, level="warning"))
@@ -45,6 +52,7 @@ def command(home: Path, *, tenant: str, owner: str, agent: str, as_json: bool) -
     else:
         head = ("FLAG", "DEFAULT", *(("DECIDED", "VARIANT", "REASON") if decided else ()), "RULES")
         print_table(head, [_cells(key, flag, decided) for key, flag in flags.declarations.items()])
+        click.echo(_NOT_ASKED, err=True)
 
 
 async def _asked(flags: Flags, context: FlagContext) -> Decided:

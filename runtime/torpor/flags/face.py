@@ -19,11 +19,22 @@ from torpor.clock import Clock
 from torpor.errors import ConfigError
 from torpor.file_watch import watch
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext, defaulted
-from torpor.flags.declared import Declarations, FlagsUnreadable
+from torpor.flags.declared import Declarations, FlagProblem, FlagsUnreadable
 from torpor.flags.options import FlagOptions
 from torpor.flags.source import FLAGS_FILE, read_flags
+from torpor.misfits import Words
 
 _log = structlog.get_logger()
+
+
+class FlagsInvalid(ConfigError):
+    """The file cannot be used; its text is the first problem, with its line."""
+
+    def __init__(self, problems: tuple[FlagProblem, ...]) -> None:
+        first = problems[0]
+        where = f"{FLAGS_FILE}:{first.line}" if first.line else FLAGS_FILE
+        super().__init__(where, key=first.key or "content", found=Words(first.message), expected="flags in TOML")
+        self.args = (f"{where}: {first}; `torpor config check` tells all that is wrong",)
 
 
 class Answers(Protocol):
@@ -47,6 +58,8 @@ class Flags:
         self._options = options
         self._declarations: Declarations = {}
         self._answers: Answers | None = None
+        self._problems: tuple[FlagProblem, ...] = ()
+        """What was wrong with the file when it was read last, which is told once."""
 
     @property
     def declarations(self) -> Declarations:
@@ -66,10 +79,7 @@ class Flags:
         try:
             self._declarations = read_flags(self._home)
         except FlagsUnreadable as exc:
-            first = exc.problems[0]
-            where = f"{FLAGS_FILE}:{first.line}" if first.line else FLAGS_FILE
-            expected = "flags as docs/operators.md tells them; `torpor config check` shows all that is wrong"
-            raise ConfigError(where, key=first.key or "content", found=first.message, expected=expected) from exc
+            raise FlagsInvalid(exc.problems) from exc
         if self._declarations and not self._options.provider:
             self._decide_by_file()
 
@@ -118,9 +128,13 @@ class Flags:
             declarations = await anyio.to_thread.run_sync(read_flags, self._home)
         except FlagsUnreadable as exc:
             for problem in exc.problems:
-                _log.error("flags.broken", file=FLAGS_FILE, line=problem.line, why=str(problem))
+                if problem not in self._problems:
+                    _log.error("flags.broken", file=FLAGS_FILE, line=problem.line, why=str(problem))
+            self._problems = exc.problems
             return
-        if declarations == self._declarations:
+        self._problems = ()
+        old = self._declarations
+        if declarations == old:
             return
         self._declarations = declarations
         if self._answers is not None:
@@ -130,7 +144,8 @@ class Flags:
                 await self._open()
             except ConfigError as exc:
                 _log.error("flags.provider_failed", why=str(exc))  # the operator's fault, not ours
-        _log.info("flags.changed", flags=sorted(declarations))
+        changed = sorted(key for key in old.keys() | declarations.keys() if old.get(key) != declarations.get(key))
+        _log.info("flags.changed", flags=changed, declared=len(declarations))
 
     async def _follow(self) -> None:
         await watch([self._home / FLAGS_FILE], changed=self.refresh)

@@ -93,4 +93,12 @@ def test_broken_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str])
 
     assert main(["flags", "--home", str(home)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith('torpor: config/flags.toml:1: flags."memory" is \'is unusable')
+    assert line == (
+        'torpor: config/flags.toml:1: flags."memory" is unusable: object missing required field default;'
+        " `torpor config check` tells all that is wrong"
+    )
+
+
+def test_who_is_told_of_flags_learns_that_no_server_was_asked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["flags", "--home", str(home)]) == 0
+    assert "no running server was asked" in capsys.readouterr().err

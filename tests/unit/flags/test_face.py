@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from openfeature import api
+from structlog.testing import capture_logs
 
 from tests.support.doubles import ManualClock
 from torpor.errors import ConfigError
@@ -166,6 +167,29 @@ async def test_broken_edit_keeps_the_last_good_one(home: Path) -> None:
 
     assert flags.decided(ADA) is before
     assert flags.keys == {"tool.pay"}
+
+
+async def test_what_is_wrong_with_an_edit_is_logged_once(home: Path) -> None:
+    flags = flags_of(home)
+    with capture_logs() as logged:
+        for text in (NORTH_OFF + "value =", NORTH_OFF + "value =", NORTH_OFF, NORTH_OFF + "value ="):
+            declare(home, text)
+            await flags.refresh()
+
+    assert [entry["event"] for entry in logged] == ["flags.broken", "flags.changed", "flags.broken"]
+
+
+async def test_only_the_flags_that_changed_are_logged(home: Path) -> None:
+    other = "[flags.memory]\ndefault = true\n"
+    declare(home, NORTH_OFF + other)
+    flags = flags_of(home)
+    with capture_logs() as logged:
+        declare(home, NORTH_OFF.replace("north", "south") + other)
+        await flags.refresh()
+        declare(home, NORTH_OFF.replace("north", "south"))
+        await flags.refresh()
+
+    assert [(entry["flags"], entry["declared"]) for entry in logged] == [(["tool.pay"], 2), (["memory"], 1)]
 
 
 async def test_first_flag_of_a_running_home_counts_and_the_last_one_goes(home: Path) -> None:
