@@ -159,8 +159,11 @@ def _payment() -> tuple[Reply, ...]:
     )
 
 
-def make_home(home: Path, *, url: str) -> None:
-    """The clinic's own and a tool that says a lot, asking ``url``. What was there before is gone, but for the data."""
+def make_home(home: Path, *, url: str, agent_fields: str = "") -> None:
+    """The clinic's own and a tool that says a lot, asking ``url``. What was there before is gone, but for the data.
+
+    Args: agent_fields: further tables of the agent's file.
+    """
     empty_home(home)
     leftovers = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     for part in PARTS:
@@ -170,7 +173,7 @@ def make_home(home: Path, *, url: str) -> None:
     (home / "tools" / "archive.py").write_text(_ARCHIVE)
     agent = home / "config" / "agents" / "clinic.toml"
     text = agent.read_text().replace("tools = [", 'tools = ["old_visits", ')
-    agent.write_text(f'{text}\nbase_url = "{url}"\nkey_file = "{home / "key"}"\n')
+    agent.write_text(f'{text}\nbase_url = "{url}"\nkey_file = "{home / "key"}"\n{agent_fields}')
 
 
 def empty_home(home: Path) -> None:
@@ -180,10 +183,10 @@ def empty_home(home: Path) -> None:
 
 
 @asynccontextmanager
-async def opened(home: Path, *replies: Reply) -> AsyncIterator[Day]:
+async def opened(home: Path, *replies: Reply, agent_fields: str = "") -> AsyncIterator[Day]:
     """A server in ``home``, which is made anew but for its data, and somebody who talks to it."""
     async with serving(*replies, profile="strict", seed="day") as api:
-        make_home(home, url=api.url)
+        make_home(home, url=api.url, agent_fields=agent_fields)
         async with (
             running(read_settings(home, {}), data=home / ".torpor", host="127.0.0.1", port=0) as server,
             TorporClient(server.url, server.development_token) as client,

@@ -20,16 +20,19 @@ import msgspec
 from tests.support import rebuild
 from tests.support.clinic_day import PATH, live, opened
 from tests.support.doubles import PlayedModel, calls, reads, says, use
-from tests.support.engine import running_engine
+from tests.support.engine import KEY, Engine, running_engine
 from tests.support.histories import told
 from torpor.conversation.budget import Profile
+from torpor.conversation.live_context import LiveContextOptions
 from torpor.operations.export import FORMAT, VERSION, ExportHeader, exported
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Head
+from torpor.store.job_contract import StoredJob
 from torpor.store.sqlite.auditing import open_to_audit
 from torpor.toolhost.contract import ToolContext
+from torpor.turn.live_context import LiveContextJobs, LiveModel, LiveModelOptions
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 SUMMARY: Final = json.dumps(
@@ -89,7 +92,40 @@ async def folded() -> bytes:
         return _export(await engine.records())
 
 
-MAKERS: Final[dict[str, Callable[[], Any]]] = {"clinic-day": clinic_day, "odd-history": odd_history, "folded": folded}
+async def live_context() -> bytes:
+    """None, then one, then another one in its place."""
+    model = LiveModel(
+        LiveModelOptions(), model=PlayedModel([says("Afraid of Friday."), says("Relieved.")]), name="small"
+    )
+    async with running_engine(live=model) as engine:
+        for number in range(40):
+            await engine.ask(f"question {number}")
+            if number in {0, 32}:
+                await _make_live(engine, model)
+        return _export(await engine.records())
+
+
+async def _make_live(engine: Engine, model: LiveModel) -> None:
+    """Do the job that was ordered last."""
+    jobs = LiveContextJobs(
+        {"clerk": model},
+        store=engine.store,
+        tell=engine.supervisor.deliver,
+        limiter=anyio.CapacityLimiter(1),
+        options=LiveContextOptions(),
+        attempts_max=1,
+    )
+    (*_, job) = await engine.store.jobs(KEY)
+    stored = StoredJob(key=KEY, id=job.id, kind=job.kind, payload=job.payload, due_us=0, added_us=0, attempts=1)
+    await jobs.run(stored, attempt=1)
+
+
+MAKERS: Final[dict[str, Callable[[], Any]]] = {
+    "clinic-day": clinic_day,
+    "odd-history": odd_history,
+    "folded": folded,
+    "live-context": live_context,
+}
 
 
 def _export(records: Sequence[JournalRecord]) -> bytes:

@@ -18,6 +18,7 @@ from torpor.records.journal import (
     ConversationCreated,
     FlagsPinned,
     JournalRecord,
+    LiveContextReplaced,
     MessageReceived,
     ModelRequested,
     PreambleChanged,
@@ -67,6 +68,8 @@ class _Sources:
         self._received: dict[MessageId, MessageReceived] = {}
         self._context: ContextChanged | None = None
         self._replaced: ContextReplaced | None = None
+        self._made: LiveContextReplaced | None = None
+        self._live: LiveContextReplaced | None = None
         self._turn: list[Origin] = []
         self._signals: list[tuple[TurnPrepared, ContextChanged | None]] = []
 
@@ -84,7 +87,10 @@ class _Sources:
                 self._context = record
             case ContextReplaced():
                 self._replaced = record
+            case LiveContextReplaced():
+                self._made = record
             case TurnPrepared():
+                self._live = self._made if record.live else None
                 self._turn = [*self._said(record.messages), *_policies(record)]
                 if record.signal:
                     self._signals.append((record, self._context))
@@ -112,6 +118,10 @@ class _Sources:
         if (replaced := self._replaced) is not None:
             name = f"generation {replaced.generation}"
             yield _origin(replaced, part="summary", name=name, detail=_replaced_in_words(replaced))
+        if (live := self._live) is not None:
+            model = f", by {live.model}" if live.model else ""
+            detail = f"{len(live.words.split())} words{model}, ordered after {live.messages} messages"
+            yield _origin(live, part="live context", name=live.job, detail=detail)
         for skill in state.skills:
             loaded = self._skills[skill.key, skill.digest]
             again = ", said again beside the summary" if skill.head else ""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -10,17 +11,19 @@ import pytest
 from tests.support.golden import GOLDEN, MAKERS, digests_of
 from torpor.operations.audit import audited
 from torpor.operations.export import Importing, read_header
+from torpor.operations.origins import origins
+from torpor.operations.prefix import prefixes
 from torpor.operations.requests import rebuilt
 from torpor.operations.verify import Verification
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord
+from torpor.records.journal import JournalRecord, LiveContextReplaced
 from torpor.store.blobs import LocalBlobs
 from torpor.store.sqlite.auditing import open_to_audit
 from torpor.store.sqlite.importing import open_to_import
 
 KEY = ConversationKey("acme", "ann", "old")
 FILES = sorted(GOLDEN.glob("*.jsonl"))
-UNTOLD = {"compaction_failed"}
+UNTOLD = {"compaction_failed", "live_context_failed"}
 """Kinds that hold nothing that is ever sent, and are in none of them."""
 golden = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
@@ -80,6 +83,24 @@ def test_its_digest_is_that_of_its_lines(file: Path) -> None:
     header, *lines = lines_of(file)
 
     assert json.loads(header)["digest"] == hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+def test_a_live_context_is_told_with_its_record_and_is_the_cause_where_it_changed() -> None:
+    records = records_of(GOLDEN / "live-context.jsonl")
+    made = [record.seq for record in records if isinstance(record, LiveContextReplaced)]
+    requests = list(rebuilt(records))
+
+    told: list[list[int]] = []
+    for request in requests:
+        found = origins(records, seq=request.seq)
+        assert found is not None
+        told.append([part.seq for part in found.parts if part.part == "live context"])
+    causes = [each.cause for each in prefixes(records)]
+    changes = [number for number, (before, after) in enumerate(pairwise(told), start=1) if before != after]
+
+    assert [told[0], *(told[number] for number in changes)] == [[], made[:1], made[1:]]
+    assert [number for number, cause in enumerate(causes) if cause] == changes
+    assert {cause for cause in causes if cause} == {"live context"}
 
 
 def test_every_kind_of_record_is_in_one_of_them() -> None:

@@ -1,4 +1,4 @@
-"""How much of each request the one before it had sent, over a long conversation with tools, skills and policies."""
+"""How much of each request the one before it had sent, over a long conversation with all that a home may have."""
 
 from pathlib import Path
 from statistics import median
@@ -26,7 +26,9 @@ ANSWER = "It is as the book says: from eight to six, with a break at noon, and n
 
 
 def answered(asked: Asked) -> Reply:
-    """A tool round, or two of them where a skill is due, then an answer."""
+    """A tool round, or a skill where one is due, then an answer; a few words for a live context."""
+    if not asked.body.get("tools"):
+        return says(f"In good spirits after {asked.number} answers; wants to know about the week.")
     turn = int(asked.text.partition(":")[0].split()[-1]) if asked.text.startswith("turn") else 0
     day = DAYS[turn % len(DAYS)]
     if asked.has_results:
@@ -37,7 +39,7 @@ def answered(asked: Asked) -> Reply:
 
 
 async def hundred_turns(home: Path) -> list[RequestPrefix]:
-    async with opened(home) as day:
+    async with opened(home, agent_fields="[live_context]\n") as day:
         day.api.otherwise(answered)
         with anyio.fail_after(2 * DEADLINE_S):
             for turn in range(1, TURNS + 1):
@@ -68,8 +70,13 @@ def test_across_turns_the_median_is_above_95_per_cent(found: list[RequestPrefix]
     assert across > 0.95
 
 
-def test_nothing_breaks_a_prefix_but_what_was_for_one_turn_alone(found: list[RequestPrefix]) -> None:
-    assert {each.cause for each in found} == {"", "turn-only blocks"}
+def test_a_prefix_is_broken_by_what_was_for_one_turn_alone_and_by_each_new_live_context(
+    found: list[RequestPrefix],
+) -> None:
+    causes = [each.cause for each in found]
+
+    assert {*causes} == {"", "turn-only blocks", "live context"}
+    assert causes.count("live context") <= 2 * TURNS // 30 + 1
 
 
 def test_the_host_reads_from_its_cache_what_was_sent_before(found: list[RequestPrefix]) -> None:

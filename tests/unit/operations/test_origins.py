@@ -34,6 +34,7 @@ def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller
         "flag": "flags_pinned",
         "skill": "skill_loaded",
         "summary": "context_replaced",
+        "live context": "live_context_replaced",
         "context": "turn_prepared",
         "policy": "turn_prepared",
         "message": "message_received",
@@ -46,7 +47,7 @@ def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller
             assert record.__struct_config__.tag == kinds[origin.part]
             assert (origin.seq < request.seq, origin.turn) == (True, record.turn)
             seen.add(origin.part)
-    assert seen >= {*kinds} - {"policy"}
+    assert seen >= {*kinds} - {"policy", "live context"}
 
 
 def test_messages_of_a_request_are_those_its_turn_took_until_then(teller: Teller) -> None:
