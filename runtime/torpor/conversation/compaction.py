@@ -57,12 +57,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.budget_tokens - self.reserve_tokens, self.budget_tokens // 2)
 
 
-def fitted(options: CompactionOptions, window: Window) -> CompactionOptions:
+def fitted(options: CompactionOptions, window: Window, *, fixed_bytes: int) -> CompactionOptions:
     """``options`` with the caps of a summary brought down to what ``window`` has room for: a summary that took most of
-    it would be what bloats."""
-    room_tokens = window.conversation_tokens or window.limit_tokens
-    if not room_tokens:
+    it would be what bloats. Args: fixed_bytes: of what stands before the messages."""
+    if not window.budget_tokens:
         return options
+    room_tokens = window.limit_tokens - round(fixed_bytes / window.bytes_per_token)
+    room_tokens = min(room_tokens, window.conversation_tokens or room_tokens)
     part_tokens = max(room_tokens // HEAD_PARTS, 1)
     return msgspec.structs.replace(
         options,

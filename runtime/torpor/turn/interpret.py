@@ -251,7 +251,8 @@ class Interpreter:
 
     def _folding_of(self, agent: Agent, model: str) -> Folding:
         window = agent.window(self._calibration.bytes_per_token(model))
-        return Folding(window=window, options=fitted(self._compaction, window))
+        fixed_bytes = self._journal.state.preamble.size_bytes
+        return Folding(window=window, options=fitted(self._compaction, window, fixed_bytes=fixed_bytes))
 
     async def _act(self, step: Compact | CallModel | RunTools) -> None:
         """Perform a step that a cancel may cut short."""

@@ -215,17 +215,23 @@ def test_a_request_can_be_made_smaller_while_there_are_other_turns_or_long_resul
 
 def test_caps_of_a_summary_shrink_with_the_window() -> None:
     options = CompactionOptions()
-    assert fitted(options, Window()) == options
-    assert fitted(options, Window(budget_tokens=200_000, reserve_tokens=4_096)) == options
-    small = fitted(options, Window(budget_tokens=8_000, reserve_tokens=1_800, conversation_tokens=1_500))
+    assert fitted(options, Window(), fixed_bytes=10**6) == options
+    assert fitted(options, Window(budget_tokens=200_000, reserve_tokens=4_096), fixed_bytes=40_000) == options
+    window = Window(budget_tokens=8_000, reserve_tokens=1_800, conversation_tokens=1_500)
+    small = fitted(options, window, fixed_bytes=4_800)
     assert (small.summary_tokens, small.items_max, small.skill_tokens, small.skills_tokens) == (250, 8, 250, 250)
+    assert fitted(options, window, fixed_bytes=4 * 5_600).summary_tokens == 100
+    assert fitted(options, window, fixed_bytes=10**6).summary_tokens == 1
 
 
-@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_summary_never_takes_most_of_what_a_conversation_may_take(budget: int, reserve: int, allotment: int) -> None:
+@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_summary_never_takes_most_of_what_a_conversation_may_take(
+    budget: int, reserve: int, allotment: int, fixed_bytes: int
+) -> None:
     window = Window(budget_tokens=budget, reserve_tokens=reserve, conversation_tokens=allotment)
-    options = fitted(CompactionOptions(), window)
-    room = allotment or window.limit_tokens
+    options = fitted(CompactionOptions(), window, fixed_bytes=fixed_bytes)
+    room = window.limit_tokens - fixed_bytes // 4
+    room = min(room, allotment or room)
     assert options.summary_tokens >= 1
     assert options.items_max >= 1
     if room > 6 * options.item_tokens:
