@@ -139,6 +139,16 @@ class NothingToCancel(ClientError):
         super().__init__("no turn is running in this conversation")
 
 
+class NotOffered(ClientError):
+    """A message takes up what the last turn does not offer, or not any more: doing it twice may pay twice."""
+
+    code = "not_offered"
+
+    def __init__(self, offer: str) -> None:
+        super().__init__(f"the last turn does not offer {offer!r}, or it was taken up already: send a message instead")
+        self.offer = offer
+
+
 class Quarantined(ClientError):
     """The conversation's journal cannot be trusted; only an operator brings it back."""
 

@@ -19,6 +19,7 @@ SAMPLES = [
     errors.Rejected(turn=3),
     errors.NotNow(turn=3, deadline_s=5.0),
     errors.NothingToCancel(),
+    errors.NotOffered("retry"),
     errors.Quarantined("c_1", reason="record 7 is missing"),
     errors.Unavailable("the server is stopping", retry_after_s=1.0),
     errors.UnknownJob("reception/c_1/j_1"),

@@ -37,6 +37,7 @@ from torpor.errors import (
     Fenced,
     NothingToCancel,
     NotNow,
+    NotOffered,
     Rejected,
     StoreError,
     TorporError,
@@ -309,6 +310,8 @@ class Actor:
             raise Rejected(turn=state.turn.number)
         if len(state.queued) >= bounds.unprocessed_max:
             raise Busy("queue of messages", waiting=len(state.queued), retry_after_s=bounds.busy_retry_after_s)
+        if command.resume is not None and command.resume not in state.offers:
+            raise NotOffered(command.resume.value)
         if not state.seq:
             journal.add(ConversationCreated(agent=agent.name))
         journal.add(

@@ -103,9 +103,9 @@ def _received(state: ConversationState, record: MessageReceived) -> Conversation
         lookback=record.lookback,
     )
     if record.when_busy is not WhenBusy.INTERRUPT:
-        return msgspec.structs.replace(state, queued=(*state.queued, message))
+        return msgspec.structs.replace(state, queued=(*state.queued, message), offers=())
     first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
-    return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]))
+    return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]), offers=())
 
 
 def _preamble_changed(state: ConversationState, record: PreambleChanged) -> ConversationState:
@@ -443,7 +443,10 @@ def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> C
     view = _left_behind(state, turn, f"record {record.seq}")
     if record.partial:
         view = view.extended("assistant", record.partial)
-    return _turn_over(_lasting(state, turn), view, (record.note,))
+    over = _turn_over(_lasting(state, turn), view, (record.note,))
+    if isinstance(record, TurnFailed) and not over.queued:  # what waits goes first, and is about something else
+        return msgspec.structs.replace(over, offers=record.offers)
+    return over
 
 
 def _turn_refused(state: ConversationState, record: TurnRefused) -> ConversationState:

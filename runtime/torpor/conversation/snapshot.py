@@ -15,10 +15,10 @@ from torpor.conversation.view import Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId
-from torpor.records.journal import Usage
+from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 5
+SNAPSHOT_VERSION: Final = 6
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -36,6 +36,7 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: int
     title: str = ""
     notes: tuple[Block, ...] = ()
+    offers: tuple[Offer, ...] = ()
     context: WorkingContext | None = None
     context_version: int = 0
     context_us: int = 0

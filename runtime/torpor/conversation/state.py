@@ -14,7 +14,7 @@ from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Effect, FoldReason, Outcome, Usage, WhenBusy
+from torpor.records.journal import Effect, FoldReason, Offer, Outcome, Usage, WhenBusy
 from torpor.records.summary import Item, Summary
 
 
@@ -174,6 +174,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """Said to the model at the head of its next user message."""
     queued: tuple[QueuedMessage, ...] = ()
     turn: TurnState | None = None
+    offers: tuple[Offer, ...] = ()
+    """Of the turn that ended last, while no message came after it."""
     context: WorkingContext | None = None
     """As it was told last."""
     context_version: int = 0

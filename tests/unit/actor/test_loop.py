@@ -5,11 +5,20 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.support.doubles import Gate, calls, echo, reads, says, stops_at, use, waits, writes
+from tests.support.doubles import Gate, calls, echo, fails, reads, says, stops_at, use, waits, writes
 from tests.support.engine import KEY, Engine, receipt_of, running_engine
 from torpor.actor.options import ActorOptions
 from torpor.conversation.publish import event_of, text_of
-from torpor.errors import Busy, ClientError, NothingToCancel, Rejected, UnknownAgent
+from torpor.errors import (
+    Busy,
+    ClientError,
+    KeyRefused,
+    NothingToCancel,
+    NotOffered,
+    Rejected,
+    RequestInvalid,
+    UnknownAgent,
+)
 from torpor.records.commands import SendMessage
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.ids import ConversationKey, MessageId
@@ -18,8 +27,10 @@ from torpor.records.journal import (
     MessageReceived,
     ModelReplied,
     ModelRequested,
+    Offer,
     ToolFinished,
     TurnCancelled,
+    TurnFailed,
     TurnFinished,
     TurnPrepared,
     WhenBusy,
@@ -326,6 +337,48 @@ async def test_there_is_nothing_to_cancel_at_rest() -> None:
         await engine.ask("hi")
         with pytest.raises(NothingToCancel):
             await engine.cancel()
+
+
+async def test_of_two_who_take_up_an_offer_one_is_refused_and_nothing_is_done_twice() -> None:
+    pay = writes("pay")
+    plays = (fails(RequestInvalid("odd"), said=("hel",)), calls(use("pay", "a")), says("paid"))
+    async with running_engine(*plays, tools=[pay]) as engine:
+        await engine.ask("pay bob")
+        (failed,) = await engine.records_of(TurnFailed)
+        assert failed.offers == (Offer.CONTINUE,)
+        with pytest.raises(NotOffered, match="does not offer 'retry'"):
+            await receipt_of(engine.post("", resume=Offer.RETRY))
+        first, second = (engine.post("", message_id=id_, resume=Offer.CONTINUE) for id_ in ("c_1", "c_2"))
+        receipt = await receipt_of(first)
+        with pytest.raises(NotOffered, match="taken up already: send a message instead"):
+            await receipt_of(second)
+        assert await receipt_of(engine.post("", message_id="c_1", resume=Offer.CONTINUE)) == receipt
+        await engine.rested()
+        with pytest.raises(NotOffered):
+            await receipt_of(engine.post("", resume=Offer.CONTINUE))
+        assert engine.ledger.of("started") == ["pay"]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_an_offer_stands_after_a_restart_whether_it_is_told_by_the_snapshot_or_by_the_journal(
+    is_told: bool,
+) -> None:
+    options = ActorOptions(snapshot_min_bytes=1 if is_told else 1_000_000, snapshot_share=0.01)
+    async with running_engine(fails(KeyRefused("no")), says("hi"), actor=options) as engine:
+        await engine.ask("hello")
+        await engine.hibernate()
+        assert bool(engine.store.snapshots) == is_told
+        await receipt_of(engine.post("", resume=Offer.RETRY))
+        await engine.rested()
+        assert len(await engine.records_of(TurnFinished)) == 1
+
+
+async def test_an_offer_that_another_message_passed_over_does_not_stand_any_more() -> None:
+    async with running_engine(fails(KeyRefused("no")), says("hi")) as engine:
+        await engine.ask("hello")
+        await engine.ask("never mind")
+        with pytest.raises(NotOffered):
+            await receipt_of(engine.post("", resume=Offer.RETRY))
 
 
 async def test_one_refusal_does_not_touch_the_commands_beside_it() -> None:

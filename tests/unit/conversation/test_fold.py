@@ -27,6 +27,7 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
+    Offer,
     Outcome,
     PreambleChanged,
     SkillLoaded,
@@ -290,6 +291,24 @@ def test_a_turn_that_is_cut_keeps_what_was_said_and_notes_it_for_the_next_messag
 def test_a_turn_that_is_cut_without_a_word_merges_with_the_next_message() -> None:
     state = after(asked(), TurnCancelled(turn=1, reason="client", note=NOTE), message(2), prepared(2, 2))
     assert said(state) == [("user", ["message 1", "[note]", "message 2"])]
+
+
+FAILED = TurnFailed(turn=1, code="crashed", detail="", note=NOTE, offers=(Offer.CONTINUE, Offer.RETRY))
+
+
+def test_what_a_failed_turn_offers_stands_until_the_next_message() -> None:
+    state = after(asked(), FAILED)
+    assert state.offers == (Offer.CONTINUE, Offer.RETRY)
+    assert [after(state, message(2, when_busy)).offers for when_busy in WhenBusy] == [()] * len(WhenBusy)
+    assert after(state, message(2), prepared(2, 2)).offers == ()
+
+
+def test_a_failed_turn_offers_nothing_where_a_message_waits_already() -> None:
+    assert after(asked(), message(2), FAILED).offers == ()
+
+
+def test_a_turn_that_ends_otherwise_offers_nothing() -> None:
+    assert after(asked(), TurnCancelled(turn=1, reason="client", note=NOTE)).offers == ()
 
 
 def test_a_steer_that_found_no_model_call_waits_like_any_other_message() -> None:

@@ -14,7 +14,7 @@ from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Usage, WhenBusy
+from torpor.records.journal import Offer, Usage, WhenBusy
 from torpor.records.summary import Item, ItemKind, Summary
 
 STATE = ConversationState(
@@ -27,6 +27,7 @@ STATE = ConversationState(
     preamble=preamble_of({"model": "m", "system": [{"type": "text", "text": "two\nlines"}]}),
     view=View().extended("user", [text_block("naïve \n")]).extended("assistant", [text_block("yes")]),
     notes=(text_block("[note]"),),
+    offers=(Offer.CONTINUE, Offer.RETRY),
     lost_calls=(CallId("a"), CallId("b")),
     last_usage=Usage(input_tokens=3, output_tokens=4),
     measured_bytes=20,
