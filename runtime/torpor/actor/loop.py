@@ -74,7 +74,7 @@ from torpor.turn.calibration import Calibration
 from torpor.turn.interpret import Interpreter
 from torpor.turn.live_context import order_of
 from torpor.turn.options import TurnOptions
-from torpor.turn.prepare import Surroundings
+from torpor.turn.prepare import LIVE_FLAG, Surroundings
 
 _log = structlog.get_logger()
 
@@ -376,19 +376,24 @@ class Actor:
         journal.after_commit(partial(reply.resolve, _DONE))
 
     def _refresh_live_context(self, journal: Journal, reply: PendingReply, command: RefreshLiveContext) -> None:
-        """Order a new one: by hand always, on opening when it is old."""
-        state, now_us = journal.state, self._parts.clock.now_us()
-        agent = self._parts.agents.get(state.agent) if state.seq else None
+        """Order a new one: by hand always, on opening when it is old; where it is switched off, never."""
+        parts, state, now_us = self._parts, journal.state, self._parts.clock.now_us()
+        agent = parts.agents.get(state.agent) if state.seq else None
         reason: LiveReason | None = LiveReason.HAND
         if command.is_opened:
-            reason = due(state, options=self._parts.surroundings.live, now_us=now_us, is_opened=True)
-        if agent is not None and agent.live is not None and reason is not None:
+            reason = due(state, options=parts.surroundings.live, now_us=now_us, is_opened=True)
+        if agent is not None and agent.live is not None and reason is not None and self._is_live_on(agent):
             order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
             journal.add(order)
             journal.add_job(job)
             journal.after_commit(partial(reply.resolve, _DONE))
         else:
             reply.resolve(_NOTHING_DONE)
+
+    def _is_live_on(self, agent: Agent) -> bool:
+        """Whether flags allow a live context, as far as that is known without asking."""
+        decided = self._parts.surroundings.flags.decided(agent.flag_context(self.key))
+        return decided is None or decided.is_on(LIVE_FLAG)
 
     def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
         turn = journal.state.turn

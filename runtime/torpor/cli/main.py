@@ -31,6 +31,7 @@ VERBS: Final = {
     "import": "Read a conversation from a file.",
     "hibernate": "Put a conversation to sleep.",
     "thaw": "Wake a conversation up.",
+    "refresh": "Make the live context of a conversation anew.",
     "jobs": "List background work, retry it or drop it.",
     "token": "Sign a token for somebody.",
     "init": "Make a new agent home.",

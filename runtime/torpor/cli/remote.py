@@ -129,6 +129,12 @@ class Questions:
         await self._client.thaw(path)
         return path
 
+    async def refresh(self, name: str) -> str:
+        """Have its live context made anew; returns its path."""
+        path = await self._path(name)
+        await self._client.refresh(path)
+        return path
+
     async def jobs(self) -> list[dict[str, Any]]:
         """A row for each job."""
         return list(await self._client.jobs())

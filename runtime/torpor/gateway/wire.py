@@ -13,7 +13,17 @@ from torpor.conversation.text import clean
 from torpor.errors import BadFrame, ClientError, TorporError, UnknownConversation
 from torpor.gateway.auth import Principal, Scope, is_owner_name
 from torpor.misfits import with_choices
-from torpor.records.frames import Ack, AnyClientFrame, Cancel, ClientFrame, ErrorFrame, Send, Subscribe, Unsubscribe
+from torpor.records.frames import (
+    Ack,
+    AnyClientFrame,
+    Cancel,
+    ClientFrame,
+    ErrorFrame,
+    Refresh,
+    Send,
+    Subscribe,
+    Unsubscribe,
+)
 from torpor.records.ids import CONVERSATION_ID, JOB_ID, ConversationKey
 
 _DECODER: Final = msgspec.json.Decoder(AnyClientFrame)
@@ -119,7 +129,7 @@ def error_frame(error: ClientError | None, *, of: ClientFrame) -> ErrorFrame:
     match of:
         case Subscribe():
             conversation = of.subscription.conversation
-        case Send() | Cancel() | Ack() | Unsubscribe():
+        case Send() | Refresh() | Cancel() | Ack() | Unsubscribe():
             conversation = of.conversation
     return ErrorFrame(
         code=error.code if error else TorporError.code,

@@ -19,6 +19,9 @@ from torpor.records.journal import (
     FoldReason,
     JournalRecord,
     LateResult,
+    LiveContextFailed,
+    LiveContextOrdered,
+    LiveContextReplaced,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -242,6 +245,29 @@ def _compaction_failed(record: CompactionFailed) -> Description:
     return f"no summary, {record.code}: {record.detail}", facts, ""
 
 
+def _live_ordered(record: LiveContextOrdered) -> Description:
+    facts: Facts = {"job": record.job, "reason": record.reason.value, "messages": record.messages}
+    said = _count(range(record.messages), "message")
+    return f"live context ordered by {record.reason.value} as {record.job} (after {said})", facts, ""
+
+
+def _live_replaced(record: LiveContextReplaced) -> Description:
+    words = record.words.split()
+    facts: Facts = {
+        "job": record.job,
+        "words": len(words),
+        "messages": record.messages,
+        "usage": _usage(record.usage),
+        "model": record.model,
+    }
+    return f"live context replaced by {record.job} ({_count(words, 'word')})", facts, record.words
+
+
+def _live_failed(record: LiveContextFailed) -> Description:
+    facts: Facts = {"job": record.job, "code": record.code, "detail": record.detail, "usage": _usage(record.usage)}
+    return f"no live context by {record.job}, {record.code}: {record.detail}", facts, ""
+
+
 def _skill_loaded(record: SkillLoaded) -> Description:
     facts: Facts = {
         "call_id": record.call_id,
@@ -367,6 +393,9 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ToolFinished: _tool_finished,
     ContextReplaced: _context_replaced,
     CompactionFailed: _compaction_failed,
+    LiveContextOrdered: _live_ordered,
+    LiveContextReplaced: _live_replaced,
+    LiveContextFailed: _live_failed,
     SkillLoaded: _skill_loaded,
     LateResult: _late_result,
     TurnFinished: _turn_finished,

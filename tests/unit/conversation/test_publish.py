@@ -13,6 +13,8 @@ from torpor.records.events import (
     CompactionFailedEvent,
     ContextChangedEvent,
     ContextReplacedEvent,
+    LiveContextFailedEvent,
+    LiveContextReplacedEvent,
     MessageReceivedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
@@ -39,6 +41,10 @@ from torpor.records.journal import (
     FoldReason,
     JournalRecord,
     LateResult,
+    LiveContextFailed,
+    LiveContextOrdered,
+    LiveContextReplaced,
+    LiveReason,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -121,6 +127,14 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
         CompactionFailedEvent(**EVENT_HEAD, code="deadline", detail="why"),
     ),
     (
+        LiveContextReplaced(**HEAD, job="secret", words="calm", block=text_block("secret"), messages=4),
+        LiveContextReplacedEvent(**EVENT_HEAD, words="calm"),
+    ),
+    (
+        LiveContextFailed(**HEAD, job="secret", code="deadline", detail="why"),
+        LiveContextFailedEvent(**EVENT_HEAD, code="deadline", detail="why"),
+    ),
+    (
         SkillLoaded(**HEAD, call_id=CALL, skill="refunds", digest="secret", allowed_tools=("secret",), tokens=300),
         SkillLoadedEvent(**EVENT_HEAD, skill="refunds"),
     ),
@@ -161,6 +175,7 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
 PRIVATE: list[JournalRecord] = [
     ConversationCreated(agent="clerk"),
     FlagsPinned(digest="f", decisions=()),
+    LiveContextOrdered(job="live-1", reason=LiveReason.HAND, messages=2),
     PreambleChanged(digest="d", body=canonical({})),
     AttemptStarted(step=StepKind.RUN_TOOLS, round=1, attempt=2),
     ModelRequested(call="c", round=1, preamble="d", link="l", sections={}),

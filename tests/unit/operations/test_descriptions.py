@@ -67,6 +67,9 @@ def test_every_record_is_told_in_one_line() -> None:
         "model failed, model_unavailable: no route, asked again in 2 s as model 'other'",
         "turn failed, model_unavailable: no route",
         "tool pay of turn 1 succeeded after all",
+        "live context ordered by hand as live-2 (after 4 messages)",
+        "live context replaced by live-2 (4 words)",
+        "no live context by live-3, bad_live_context: the answer has no words",
         "turn cancelled by client",
         "turn finished",
         "turn refused and taken out of the view: the model refused to answer",
@@ -124,6 +127,7 @@ def test_content_holds_what_was_said() -> None:
         "ToolFinished",
         "ContextReplaced",
         "LateResult",
+        "LiveContextReplaced",
         "TurnCancelled",
     }
 

@@ -18,6 +18,8 @@ NAMES = [
     "tool.finished",
     "context.replaced",
     "compaction.failed",
+    "live_context.replaced",
+    "live_context.failed",
     "skill.loaded",
     "tool.late",
     "turn.finished",

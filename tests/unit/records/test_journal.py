@@ -21,6 +21,10 @@ from torpor.records.journal import (
     FoldReason,
     JournalRecord,
     LateResult,
+    LiveContextFailed,
+    LiveContextOrdered,
+    LiveContextReplaced,
+    LiveReason,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -140,6 +144,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             withheld=("secret",),
             labels=("internal",),
             policies=("refunds@3",),
+            live=3,
         ),
         {
             "kind": "turn_prepared",
@@ -150,6 +155,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "withheld": ["secret"],
             "labels": ["internal"],
             "policies": ["refunds@3"],
+            "live": 3,
             "seq": 4,
             "turn": 1,
             "event": 2,
@@ -174,6 +180,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             estimated_tokens=9,
             budget_tokens=8_000,
             over=("conversation",),
+            live="e",
         ),
         {
             "kind": "model_requested",
@@ -189,6 +196,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "estimated_tokens": 9,
             "budget_tokens": 8_000,
             "over": ["conversation"],
+            "live": "e",
         },
     ),
     (
@@ -346,6 +354,47 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
         },
     ),
     (
+        LiveContextOrdered(seq=21, at_us=7, job="live-3", reason=LiveReason.AGE, messages=40),
+        {"kind": "live_context_ordered", "seq": 21, "at_us": 7, "job": "live-3", "reason": "age", "messages": 40},
+    ),
+    (
+        LiveContextReplaced(
+            seq=22,
+            event=15,
+            job="live-3",
+            words="hi",
+            block=HI,
+            messages=40,
+            usage=Usage(input_tokens=7),
+            model="small",
+        ),
+        {
+            "kind": "live_context_replaced",
+            "seq": 22,
+            "event": 15,
+            "job": "live-3",
+            "words": "hi",
+            "block": HI_FIELDS,
+            "messages": 40,
+            "usage": {"input_tokens": 7},
+            "model": "small",
+        },
+    ),
+    (
+        LiveContextFailed(
+            seq=23, event=16, job="live-4", code="deadline", detail="too late", usage=Usage(input_tokens=7)
+        ),
+        {
+            "kind": "live_context_failed",
+            "seq": 23,
+            "event": 16,
+            "job": "live-4",
+            "code": "deadline",
+            "detail": "too late",
+            "usage": {"input_tokens": 7},
+        },
+    ),
+    (
         SkillLoaded(
             seq=18,
             turn=1,
@@ -464,7 +513,14 @@ def test_a_record_cannot_be_changed() -> None:
 
 
 def test_public_records_are_those_that_clients_hear_of() -> None:
-    private = {ConversationCreated, FlagsPinned, PreambleChanged, AttemptStarted, ModelRequested}
+    private = {
+        ConversationCreated,
+        FlagsPinned,
+        PreambleChanged,
+        AttemptStarted,
+        ModelRequested,
+        LiveContextOrdered,
+    }
     assert set(PUBLIC_RECORDS) == set(get_args(JournalRecord)) - private
 
 
@@ -476,6 +532,7 @@ def test_public_records_are_those_that_clients_hear_of() -> None:
         (StepKind, {"call_model", "run_tools", "compact"}),
         (FoldReason, {"summary", "mechanical", "shortened", "everything"}),
         (ItemKind, {"correction", "denial", "question", "proposal"}),
+        (LiveReason, {"first", "messages", "age", "hand"}),
         (Offer, {"continue", "retry"}),
         (Outcome, {"succeeded", "failed", "denied", "never_started", "interrupted", "unknown"}),
     ],
