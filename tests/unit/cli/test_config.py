@@ -75,8 +75,8 @@ def test_agent_whose_fixed_parts_have_grown_over_its_cap_is_wrong_with_the_numbe
         (
             "agent",
             "config/agents/clerk.toml",
-            "fixed_tokens_max is 355, expected at most 100 fixed tokens (instructions 9, tools 346); shorten the prompt, "
-            "allow fewer tools or skills",
+            "fixed_tokens_max is 355, expected at most 100 fixed tokens (instructions 9, tools 346); shorten the "
+            "prompt, allow fewer tools or skills",
         )
     ]
 
