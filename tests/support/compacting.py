@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -35,18 +34,6 @@ def always(play: Play) -> PlayedModel:
 
 def summarising(*facts: str) -> PlayedModel:
     return always(says(summary(*facts)))
-
-
-def before(act: Callable[[], Awaitable[None] | None], then: Play) -> Play:
-    """Do something, then play."""
-
-    async def play(request: ModelRequest, sink: ReplySink) -> ModelReply:
-        done = act()
-        if done is not None:
-            await done
-        return await then(request, sink)
-
-    return play
 
 
 def uncounted(play: Play) -> Play:
