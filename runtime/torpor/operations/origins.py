@@ -91,7 +91,7 @@ class _Sources:
                 self._made = record
             case TurnPrepared():
                 self._live = self._made if record.live else None
-                self._turn = [*self._said(record.messages), *_policies(record)]
+                self._turn = [*self._said(record.messages), *_quoted(record), *_policies(record)]
                 if record.signal:
                     self._signals.append((record, self._context))
             case ModelRequested():
@@ -158,6 +158,11 @@ def origins(records: Iterable[JournalRecord], *, seq: int) -> Origins | None:
 
 def _origin_of_agent(state: ConversationState) -> Origin:
     return _origin(ConversationCreated(seq=1, agent=state.agent), part="agent", name=state.agent, detail="")
+
+
+def _quoted(record: TurnPrepared) -> Iterator[Origin]:
+    for turn in record.lookback:
+        yield _origin(record, part="lookback", name=f"turn {turn}", detail="quoted for this turn alone")
 
 
 def _policies(record: TurnPrepared) -> Iterator[Origin]:

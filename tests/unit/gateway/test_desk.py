@@ -159,6 +159,15 @@ async def test_a_message_needs_no_words_to_take_up_an_offer(world: World, opened
     assert (command.text, command.resume) == (" ", Offer.CONTINUE)
 
 
+async def test_a_message_says_how_many_exchanges_are_to_be_quoted(world: World, opened: Opened) -> None:
+    async with opened() as line:
+        line.say(send(lookback=50))
+        assert isinstance(await line.hear(), Accepted)
+    ((_, command),) = world.posted
+    assert isinstance(command, SendMessage)
+    assert command.lookback == 50
+
+
 @pytest.mark.parametrize("frame", NAMING, ids=lambda kind: kind.__name__)
 async def test_a_frame_is_refused_without_its_scope(frame: type[ClientFrame], world: World, opened: Opened) -> None:
     answer = await answer_to(NAMING[frame]("c1"), who=principal("alice", scopes=("watching",)), opened=opened)

@@ -37,6 +37,7 @@ def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller
         "live context": "live_context_replaced",
         "context": "turn_prepared",
         "policy": "turn_prepared",
+        "lookback": "turn_prepared",
         "message": "message_received",
         "result": "tool_finished",
     }
@@ -47,7 +48,7 @@ def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller
             assert record.__struct_config__.tag == kinds[origin.part]
             assert (origin.seq < request.seq, origin.turn) == (True, record.turn)
             seen.add(origin.part)
-    assert seen >= {*kinds} - {"policy", "live context"}
+    assert seen >= {*kinds} - {"policy", "lookback", "live context"}
 
 
 def test_messages_of_a_request_are_those_its_turn_took_until_then(teller: Teller) -> None:
@@ -74,7 +75,9 @@ def story() -> list[JournalRecord]:
     """A short one with everything told about it."""
     teller = told(bytes(40))
     return [
-        msgspec.structs.replace(record, policies=("fees@2",), labels=("public",), withheld=("personal",))
+        msgspec.structs.replace(
+            record, policies=("fees@2",), lookback=(3, 4), labels=("public",), withheld=("personal",)
+        )
         if isinstance(record, TurnPrepared)
         else record
         for record in teller.journal
@@ -89,6 +92,10 @@ def test_policies_flags_and_labels_are_told_with_what_is_known_of_them() -> None
 
     flags = next(record for record in journal if isinstance(record, FlagsPinned))
     (policy,), (flag,) = named(found, "policy"), named(found, "flag")
+    assert [(quoted.name, quoted.seq) for quoted in named(found, "lookback")] == [
+        ("turn 3", policy.seq),
+        ("turn 4", policy.seq),
+    ]
     assert (policy.name, policy.turn) == ("fees@2", 1)
     assert (flag.name, flag.detail, flag.seq) == ("tool.pay", "on", flags.seq)
     assert found.request is request.record
