@@ -72,12 +72,10 @@ def test_a_context_that_left_the_view_is_not_told(teller: Teller) -> None:
 
 
 def story() -> list[JournalRecord]:
-    """A short one with everything told about it."""
-    teller = told(bytes(40))
+    """A long one with everything told about its turns."""
+    teller = told(random.Random(0).randbytes(600))
     return [
-        msgspec.structs.replace(
-            record, policies=("fees@2",), lookback=(3, 4), labels=("public",), withheld=("personal",)
-        )
+        msgspec.structs.replace(record, policies=("fees@2",), labels=("public",), withheld=("personal",))
         if isinstance(record, TurnPrepared)
         else record
         for record in teller.journal
@@ -90,14 +88,11 @@ def test_policies_flags_and_labels_are_told_with_what_is_known_of_them() -> None
     found = origins(journal, seq=request.seq)
     assert found is not None
 
-    flags = next(record for record in journal if isinstance(record, FlagsPinned))
+    *_, flags = [record for record in journal[: request.seq] if isinstance(record, FlagsPinned)]
     (policy,), (flag,) = named(found, "policy"), named(found, "flag")
-    assert [(quoted.name, quoted.seq) for quoted in named(found, "lookback")] == [
-        ("turn 3", policy.seq),
-        ("turn 4", policy.seq),
-    ]
-    assert (policy.name, policy.turn) == ("fees@2", 1)
-    assert (flag.name, flag.detail, flag.seq) == ("tool.pay", "on", flags.seq)
+    assert (policy.name, policy.turn) == ("fees@2", request.turn)
+    assert (flag.name, flag.seq) == ("tool.pay", flags.seq)
+    assert flag.detail == ("on" if flags.decisions[0].value else "off")
     assert found.request is request.record
 
 
