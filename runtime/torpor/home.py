@@ -4,7 +4,7 @@ Above: the composition root, which runs them, and the command line, which tells 
 runs yet: tools have no callers, files are not watched, no model is asked.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from torpor.model.registry import ModelRegistry
 from torpor.model.windows import window_of
 from torpor.policies.book import PolicyBook
 from torpor.settings import AGENTS_FOLDER, Settings
+from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import SkillRoot
 from torpor.skillbook.reload import SkillBook
 from torpor.store.contract import Blobs
@@ -27,7 +28,7 @@ from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.load import load_tools
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent, Agents
-from torpor.turn.definition import AgentDefinition
+from torpor.turn.definition import EVERY, AgentDefinition
 from torpor.turn.fold_history import Summariser
 from torpor.turn.live_context import LiveModel
 from torpor.turn.prepare import Surroundings
@@ -104,7 +105,11 @@ def load_home(
         _agent(definition, settings=settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
         for definition in settings.agents
     ]
+    policy_ids = {policy.id for policy in policies.policies}
     for agent in agents:
+        missing = missing_in(agent.definition, tools=tools, skills=skills.current, policies=policy_ids)
+        for kind, names in missing.items():
+            _log.warning(f"agent.{kind}_missing", agent=agent.name, **{kind: names})
         agent.offers.check(EVERYTHING_ON, skills.current)
     surroundings = Surroundings(
         flags=flags,
@@ -126,6 +131,21 @@ def load_home(
     )
 
 
+def missing_in(
+    definition: AgentDefinition, *, tools: ToolRegistry, skills: Catalogue, policies: Set[str]
+) -> dict[str, tuple[str, ...]]:
+    """Names in the allow-lists of an agent that stand for nothing now, by ``tools``, ``skills`` and ``policies``.
+
+    They are passed over, since a file that is broken today must not take the agent with it. Args: policies: ids.
+    """
+    known = {
+        "skills": {EVERY, *(skill.key for skill in skills.skills)},
+        "policies": {EVERY, *policies},
+    }
+    missing = {kind: tuple(sorted(set(getattr(definition, kind)) - names)) for kind, names in known.items()}
+    return {kind: names for kind, names in {"tools": tools.missing(definition.tools), **missing}.items() if names}
+
+
 def _tools(settings: Settings, blobs: Blobs) -> ToolRegistry:
     loaded = load_tools(settings.home / TOOLS_FOLDER)
     for problem in loaded.problems:
@@ -142,8 +162,6 @@ def _agent(
     wrap_model: Callable[[Model], Model],
     wrap: Callable[[Toolbox], Toolbox],
 ) -> Agent:
-    if missing := tools.missing(definition.tools):
-        _log.warning("agent.tools_missing", agent=definition.name, tools=missing)
     where = f"{AGENTS_FOLDER}/{definition.name}.toml"
     return Agent(
         definition,

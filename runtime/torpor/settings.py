@@ -138,7 +138,10 @@ class _Reader:
         fields = {_variable(name, key): (name, key) for name in SECTIONS for key in _types_of(SECTIONS[name])}
         for variable in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
             if variable not in fields:
-                self._report("environment", variable, found=Words("unknown"), expected=_one_of(variable, fields))
+                section = variable.rpartition("__")[0] + "__"
+                near = [name for name in fields if name.startswith(section)]
+                expected = _one_of(variable, near, prefix=section) if near else _one_of(variable, fields)
+                self._report("environment", variable, found=Words("unknown"), expected=expected)
                 continue
             section, key = fields[variable]
             type_ = _types_of(SECTIONS[section])[key]
@@ -272,7 +275,8 @@ def _from_text(text: str, type_: Any) -> Any:
         return msgspec.convert(value, type_)
 
 
-def _one_of(found: str, known: Iterable[str]) -> str:
+def _one_of(found: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """The nearest of ``known``, or all of them. Args: prefix: of all, which makes none of them nearer."""
     names = sorted(known)
-    near = difflib.get_close_matches(found, names, n=1)
-    return f"perhaps {near[0]!r}" if near else f"one of {', '.join(names)}"
+    near = difflib.get_close_matches(found.removeprefix(prefix), [name.removeprefix(prefix) for name in names], n=1)
+    return f"perhaps {prefix + near[0]!r}" if near else f"one of {', '.join(names)}"

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from torpor.actor.options import ActorOptions
+from torpor.conversation.budget import PROFILES, Profile
 from torpor.errors import ConfigError
 from torpor.gateway.options import GatewayOptions
-from torpor.conversation.budget import PROFILES, Profile
 from torpor.settings import SECTIONS, Settings, SettingsInvalid, read_settings
 
 SHIPPED = Path(__file__).parents[2] / "config" / "torpor.toml"
@@ -126,7 +126,9 @@ def test_unusable_setting_is_told_with_file_key_found_and_expected(home: Path, t
     [
         ("TORPOR__ACTOR__MAILBOX_CAPACITY", "many", "is 'many', expected int"),
         ("TORPOR__ACTOR__MAILBOX_SIZE", "1", "is unknown, expected perhaps 'TORPOR__ACTOR__MAILBOX_CAPACITY'"),
-        ("TORPOR__ACTOR", "1", "is unknown, expected perhaps"),
+        ("TORPOR__ACTOR", "1", "is unknown, expected one of TORPOR__ACTOR__"),
+        ("TORPOR__TURN__MODEL_CALL_DEADLINE_S", "1", "is unknown, expected perhaps 'TORPOR__TURN__MODEL_DEADLINE_S'"),
+        ("TORPOR__LOGS__DEADLINE_S", "1", "is unknown, expected one of TORPOR__LOGS__FORMAT, TORPOR__LOGS__LEVEL"),
         ("TORPOR__TOOLS__DEADLINE_S", "0", "is '0', expected float > 0"),
     ],
 )

@@ -1,5 +1,6 @@
 """``torpor config check``: reads a home as a start would and tells all that is wrong in it, starting nothing."""
 
+import difflib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,9 +16,12 @@ from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
+from torpor.home import missing_in
 from torpor.local_files import DATA_FOLDER
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
 from torpor.policies.options import PolicyOptions
+from torpor.policies.source import read_policies
+from torpor.records.context import DEFAULT_LABELS
 from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInvalid, read_settings
 from torpor.skillbook.load import Problem
 from torpor.store.blobs import LocalBlobs
@@ -115,6 +119,8 @@ class _Parts:
         self.models = app.model_registry(settings, clock=SystemClock(), environ=environ)
         self.tools = ToolRegistry(loaded.tools, blobs=LocalBlobs(home / DATA_FOLDER), options=settings.tools)
         self.catalogue = catalogue_of(home, settings)
+        policies, _ = read_policies(home, last_good={}, file_max_bytes=settings.policies.file_max_bytes)
+        self.policies = {policy.id for policy in policies.values()}
 
 
 def _skill_problem(problem: Problem) -> Finding:
@@ -128,11 +134,8 @@ def _agent(agent: AgentDefinition, *, parts: _Parts, home: Path, loaded: LoadedT
     """The agent, and the rehearsal it plays if it plays one."""
     known = {tool.name for tool in loaded.tools}
     name = f"{AGENTS_FOLDER}/{agent.name}.toml"
-    allowed = set(agent.tools) or known
-    if unknown := sorted(allowed - known - ENGINE_TOOL_NAMES):
-        detail = f"allows {', '.join(unknown)}, which no file in tools/ declares"
-        yield Finding(part="agent", name=name, ok=False, detail=detail)
-        return
+    allowed = set(agent.tools) & known if agent.tools else known
+    doubts = list(_doubts(agent, parts))
     try:
         model = parts.models.model(agent.model, where=name)
         rehearsal = agent.model.get("rehearsal")
@@ -142,10 +145,23 @@ def _agent(agent: AgentDefinition, *, parts: _Parts, home: Path, loaded: LoadedT
         return
     default = ", default" if agent.default else ""
     cost = agent_cost(agent, model=model, tools=parts.tools, catalogue=parts.catalogue, settings=parts.settings)
-    detail = f"{agent.model['kind']} model, {len(allowed & known)} of {len(known)} tools, {cost.detail}{default}"
-    yield Finding(part="agent", name=name, ok=not cost.is_wrong, detail=cost.detail if cost.is_wrong else detail)
+    detail = f"{agent.model['kind']} model, {len(allowed)} of {len(known)} tools, {cost.detail}{default}"
+    if cost.is_wrong:
+        yield Finding(part="agent", name=name, ok=False, detail=cost.detail)
+    else:
+        yield Finding(part="agent", name=name, ok=True, detail="; ".join([*doubts, detail]), doubtful=bool(doubts))
     if played is not None:
         yield played
+
+
+def _doubts(agent: AgentDefinition, parts: "_Parts") -> Iterator[str]:
+    """What the agent's lists name and the home has not: passed over at a start, with a warning."""
+    missing = missing_in(agent, tools=parts.tools, skills=parts.catalogue, policies=parts.policies)
+    for kind, names in missing.items():
+        yield f"{kind} names {', '.join(names)}, which this home has not"
+    for label in sorted(set(agent.labels) - set(DEFAULT_LABELS)):
+        if near := difflib.get_close_matches(label, DEFAULT_LABELS, n=1, cutoff=0.8):
+            yield f"labels names {label!r}, perhaps {near[0]!r}"
 
 
 def _rehearsal(rehearsal: str, *, home: Path, allowed: set[str]) -> Finding:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from torpor.conversation.budget import encoded_tokens
+from torpor.conversation.budget import encoded_tokens, tokens_of_bytes
 from torpor.errors import ConfigError
 from torpor.flags.contract import EVERYTHING_ON
 from torpor.home import SKILLS_FOLDER, SKILLS_SCOPE
@@ -14,6 +14,7 @@ from torpor.settings import Settings
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.index import line_tokens
 from torpor.skillbook.load import Shelf, SkillRoot, load_shelf
+from torpor.skillbook.parse import Skill
 from torpor.toolhost.contract import ToolSpec
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent
@@ -62,7 +63,15 @@ def tool_costs(specs: Mapping[str, ToolSpec]) -> dict[str, int]:
 def skill_costs(catalogue: Catalogue) -> Iterator[tuple[str, str]]:
     """Each skill's key, and its cost in words."""
     for skill in catalogue.skills:
-        yield skill.key, f"about {line_tokens(skill):,} tokens in the index, {skill.body_tokens:,} when it is loaded"
+        yield (
+            skill.key,
+            f"about {line_tokens(skill):,} tokens in the index, {loaded_tokens(catalogue, skill):,} when it is loaded",
+        )
+
+
+def loaded_tokens(catalogue: Catalogue, skill: Skill) -> int:
+    """Estimated tokens of what a model reads when it loads ``skill``, the list of its files included."""
+    return tokens_of_bytes(len(catalogue.body(skill).text.encode()))
 
 
 def _in_words(sections: Mapping[str, int]) -> str:

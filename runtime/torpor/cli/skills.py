@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
+from torpor.cli.costs import loaded_tokens
 from torpor.cli.folders import home_option
 from torpor.cli.output import json_option, print_json, print_table, program
 from torpor.cli.skills_template import DEFAULT_DESCRIPTION, skill_text
-from torpor.conversation.budget import tokens_of_bytes
 from torpor.settings import SettingsInvalid, read_settings
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.check import Checked, check
@@ -143,7 +143,7 @@ def _rows(catalogue: Catalogue) -> Iterator[Row]:
             skill=address,
             scope=skill.scope,
             index_tokens=line_tokens(skill) if skill.model_invocable and not is_shadowed else 0,
-            loaded_tokens=tokens_of_bytes(len(catalogue.body(skill).text.encode())),
+            loaded_tokens=loaded_tokens(catalogue, skill),
             state=_state(skill, is_shadowed=is_shadowed),
         )
 

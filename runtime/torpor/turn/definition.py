@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from torpor.records.bounds import Amount, Count
-from torpor.records.context import DEFAULT_LABELS
+from torpor.records.context import DEFAULT_LABELS, Label
 from torpor.turn.fold_history import SummariserOptions
 from torpor.turn.live_context import LiveModelOptions
 
@@ -33,7 +33,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     skills in its window and the engine's own tools."""
     policies: tuple[str, ...] = ()
     """Ids of policies that are searched for each message; ``*`` for all of the home."""
-    labels: tuple[str, ...] = DEFAULT_LABELS
+    labels: tuple[Label, ...] = DEFAULT_LABELS
     """Sensitivity labels of the context parts that the agent may see."""
     fixed_tokens_max: Amount = 0
     """Prompt, tools and index of skills together may not grow beyond it; 0 leaves it to the profile."""

@@ -18,6 +18,7 @@ from torpor.conversation.earlier import READ_EARLIER
 from torpor.conversation.view import Preamble, preamble_of
 from torpor.errors import ConfigError
 from torpor.flags.contract import Decided
+from torpor.misfits import Words
 from torpor.model.contract import Model
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.index import INDEX_TAG, IndexText, index_text
@@ -114,9 +115,9 @@ class Offers:
                 parts = ", ".join(f"{name} {tokens:,}" for name, tokens in sections.items() if tokens)
                 raise ConfigError(
                     f"agent {self._definition.name!r}",
-                    key=key,
-                    found=used,
-                    expected=f"at most {cap:,} fixed tokens ({parts}); shorten the prompt, allow fewer tools or skills",
+                    key="the total of its fixed parts",
+                    found=Words(f"{used:,} tokens ({parts})"),
+                    expected=f"at most {cap:,} by {key}; shorten the prompt, allow fewer tools or skills",
                 )
 
     def _caps(self) -> dict[str, int]:

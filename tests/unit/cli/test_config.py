@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from torpor.cli.config import Finding, findings_of
+from torpor.cli.main import main
 
 AGENT = """
 name = "clerk"
@@ -67,6 +69,21 @@ def test_skills_are_told_with_their_cost_and_those_that_cannot_be_loaded_are_wro
     assert cost == "about 19 tokens in the index, 3 when it is loaded"
 
 
+def test_a_skill_costs_the_same_wherever_it_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = home / "skills" / "greeting"
+    (folder / "references").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SKILL)
+    (folder / "references" / "words.md").write_text("Good day.\n")
+
+    main(["skills", "list", "--json", "--home", str(home)])
+    main(["skills", "check", "--json", "--home", str(home)])
+
+    listed, checked = map(msgspec.json.decode, capsys.readouterr().out.splitlines())
+    (cost,) = [each.detail for each in findings_of(home, {}) if each.name == "greeting"]
+    assert listed["loaded_tokens"] == checked["loaded_tokens"]
+    assert cost == f"about 19 tokens in the index, {listed['loaded_tokens']} when it is loaded"
+
+
 def test_agent_whose_fixed_parts_have_grown_over_its_cap_is_wrong_with_the_numbers(home: Path) -> None:
     file = home / "config" / "agents" / "clerk.toml"
     file.write_text("fixed_tokens_max = 100\n" + file.read_text())
@@ -75,8 +92,8 @@ def test_agent_whose_fixed_parts_have_grown_over_its_cap_is_wrong_with_the_numbe
         (
             "agent",
             "config/agents/clerk.toml",
-            "fixed_tokens_max is 355, expected at most 100 fixed tokens (instructions 9, tools 346); shorten the "
-            "prompt, allow fewer tools or skills",
+            "the total of its fixed parts is 355 tokens (instructions 9, tools 346), expected at most 100 by "
+            "fixed_tokens_max; shorten the prompt, allow fewer tools or skills",
         )
     ]
 
@@ -122,14 +139,52 @@ def test_rehearsal_that_calls_what_its_agent_has_not_is_told(home: Path) -> None
     assert wrong(home) == [("rehearsal", "config/rehearsals/clerk.toml", "calls look, which its agent has not")]
 
 
-def test_agent_that_allows_what_is_not_there_is_told(home: Path) -> None:
+def test_agent_that_allows_what_is_not_there_is_doubtful_as_a_start_only_warns_of_it(home: Path) -> None:
     (home / "tools" / "looking.py").write_text("1 +\n")
 
+    (agent,) = [found for found in findings_of(home, {}) if found.part == "agent"]
     found = wrong(home)
 
-    assert found[0] == ("agent", "config/agents/clerk.toml", "allows look, which no file in tools/ declares")
+    assert agent.state == "doubtful"
+    assert agent.detail.startswith("tools names look, which this home has not; scripted model, 0 of 0 tools")
+    assert found[0] == ("rehearsal", "config/rehearsals/clerk.toml", "calls look, which its agent has not")
     assert found[1][:2] == ("tool", "tools/looking.py:1")
     assert "SyntaxError" in found[1][2]
+
+
+@pytest.mark.parametrize(
+    ("line", "detail"),
+    [
+        ('skills = ["greeting", "greting"]', "skills names greting, which this home has not; "),
+        ('policies = ["fees", "feees", "*"]', "policies names feees, which this home has not; "),
+        ('labels = ["publik", "clinical"]', "labels names 'publik', perhaps 'public'; "),
+        ('skills = ["*"]\npolicies = ["*"]\nlabels = ["public", "clinical"]', "scripted model"),
+    ],
+)
+def test_names_in_an_agents_lists_that_stand_for_nothing_are_doubtful(home: Path, line: str, detail: str) -> None:
+    for name, text in {
+        "skills/greeting/SKILL.md": SKILL,
+        "config/policies/fees.md": "---\nid: fees\nversion: '1'\n---\nFees are due.\n",
+    }.items():
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text(text)
+    file = home / "config" / "agents" / "clerk.toml"
+    file.write_text(f"{line}\n{file.read_text()}")
+
+    (agent,) = [found for found in findings_of(home, {}) if found.part == "agent"]
+
+    assert agent.state == ("ok" if detail == "scripted model" else "doubtful")
+    assert agent.detail.startswith(detail)
+
+
+def test_label_that_no_context_can_carry_is_wrong(home: Path) -> None:
+    file = home / "config" / "agents" / "clerk.toml"
+    file.write_text(f'labels = ["Staff only"]\n{file.read_text()}')
+
+    ((part, name, detail),) = wrong(home)
+
+    assert (part, name) == ("agent", "config/agents/clerk.toml")
+    assert detail.startswith("labels[0] is unusable, expected str matching regex")
 
 
 def test_variables_are_checked_as_well(home: Path) -> None:
