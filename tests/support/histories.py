@@ -14,7 +14,8 @@ import msgspec
 
 from tests.support.history_folds import COMPACTION, compaction_failed, reasons, replaced
 from torpor.conversation.compaction import can_shrink, is_foldable
-from torpor.conversation.fold import fold, requested_view, version_of
+from torpor.conversation.fold import digest_of, fold, requested_view, version_of
+from torpor.conversation.live_context import live_block
 from torpor.conversation.number import numbered
 from torpor.conversation.state import PAUSED, CallState, CallStatus, ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -43,6 +44,10 @@ from torpor.records.journal import (
     FlagsPinned,
     JournalRecord,
     LateResult,
+    LiveContextFailed,
+    LiveContextOrdered,
+    LiveContextReplaced,
+    LiveReason,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -87,6 +92,8 @@ CONTEXTS = (
 )
 SKILLS = ("refunds", "visits", "chatter")
 LONG = "é\U0001f600 long, " * 20
+LIVE_EVERY = 3
+"""Records between two moments at which something may come of the live context; else histories are of little more."""
 THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
 
 
@@ -104,7 +111,9 @@ class Request:
         self.folds = folds
         self.after_pause = after_pause
         self.text = view.text()
-        self.body: dict[str, Any] = json.loads(request_body(preamble, view))
+        running = state.turn
+        live = running.live if running is not None else None
+        self.body: dict[str, Any] = json.loads(request_body(preamble, view, live=live))
 
 
 class Message(NamedTuple):
@@ -156,6 +165,8 @@ class Teller:
             happenings.append(self._receive)
         if self.state.lost_calls:
             happenings.append(self._end_late)
+        if self.state.seq and not len(self.journal) % LIVE_EVERY:
+            happenings.append(self._go_on_with_live_context)
         if self._is_asking:
             happenings += [
                 self._reply,
@@ -238,6 +249,18 @@ class Teller:
         note = text_block(f"[{call_id} has ended]")
         self._add(LateResult(call_id=call_id, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=note))
 
+    def _go_on_with_live_context(self) -> None:
+        """Order one, or tell what came of it; between any two records."""
+        job, said = self.state.live.ordered, self.state.said
+        if not job or self._pick((False, False, False, True)):
+            reason = self._pick(tuple(LiveReason))
+            self._add(LiveContextOrdered(job=f"live-{self.state.live.orders + 1}", reason=reason, messages=said))
+        elif self._pick((True, True, False)):
+            words = f"<live {self._number()}>{self._pick(SAYINGS)}"
+            self._add(LiveContextReplaced(job=job, words=words, block=live_block(words), messages=said))
+        else:
+            self._add(LiveContextFailed(job=job, code="deadline", detail=""))
+
     def _tell_context(self) -> None:
         context = self._pick(CONTEXTS)
         if not self.state.seq:
@@ -286,6 +309,7 @@ class Teller:
                 signal=tuple(map(text_block, signal)),
                 turn_only=tuple(map(text_block, turn_only)),
                 sections={"envelope": 4} if signal else {},
+                live=self.state.live.seq if self._pick((True, True, False)) else 0,
             )
         )
 
@@ -330,6 +354,7 @@ class Teller:
                 sections={},
                 joined=step.joined,
                 model=turn.model,
+                live=digest_of(turn.live),
             )
         )
         preamble = self.state.preamble

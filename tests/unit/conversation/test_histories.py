@@ -27,6 +27,7 @@ from torpor.records.journal import (
     ContextReplaced,
     FoldReason,
     JournalRecord,
+    LiveContextReplaced,
     ModelRequested,
     SkillLoaded,
     TurnPrepared,
@@ -240,6 +241,20 @@ def test_skills_are_those_that_were_loaded_in_turns_that_were_not_refused(teller
     ]
     if not teller.folds:
         assert len(known) == len(in_order)
+
+
+@given(histories())
+def test_a_request_holds_one_live_context_behind_its_system_prompt_or_none(teller: Teller) -> None:
+    """The latest before its turn, whatever came since."""
+    teller.rest()
+    prepared = {record.turn: record for record in teller.journal if isinstance(record, TurnPrepared)}
+    for request in teller.requests:
+        before = teller.journal[: prepared[request.turn].seq]
+        latest = next((record for record in reversed(before) if isinstance(record, LiveContextReplaced)), None)
+        live = prepared[request.turn].live
+        assert live in (0, latest.seq if latest else 0)
+        told = request.body["system"][1:]
+        assert told == ([msgspec.json.decode(latest.block)] if latest is not None and live else [])
 
 
 @given(histories())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.snapshot import BadSnapshot, decode_snapshot, encode_snapshot
-from torpor.conversation.state import ConversationState, LoadedSkill, QueuedMessage, TurnState
+from torpor.conversation.state import ConversationState, LiveState, LoadedSkill, QueuedMessage, TurnState
 from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
@@ -48,6 +48,18 @@ STATE = ConversationState(
     is_measured=False,
     fold_failures=1,
     fold_failed_us=1_764_500_000_000_001,
+    live=LiveState(
+        block=(text_block("calm"),),
+        seq=8,
+        made_us=1_764_500_000_000_002,
+        made_messages=3,
+        ordered="live-3",
+        orders=3,
+        tried_messages=5,
+        is_failed=True,
+    ),
+    said=6,
+    recent=(4, 9),
     skills=(
         LoadedSkill(key="refunds", digest="d", allowed_tools=("pay", "look")),
         LoadedSkill(key="visits", digest="e", head=(text_block("Be on time."),)),
