@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Final
 
-MODULES: Final = ("bench.turns", "bench.idle", "bench.streaming", "bench.context")
+MODULES: Final = ("bench.turns", "bench.idle", "bench.streaming", "bench.context", "bench.compaction")
 
 
 def main() -> int:

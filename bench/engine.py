@@ -15,6 +15,7 @@ from torpor.actor.loop import ActorParts
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.clock import RandomIds, SystemClock
+from torpor.conversation.budget import Profile
 from torpor.conversation.steps import StepOptions
 from torpor.model.contract import Model
 from torpor.records.commands import Hibernate, SendMessage, Wake
@@ -25,7 +26,7 @@ from torpor.store.contract import Store
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
-from torpor.turn.agents import Agent, Agents
+from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 
@@ -104,12 +105,13 @@ async def running_engine(
     shape: Shape = TURN,
     model: Model | None = None,
     options: SupervisorOptions = AWAKE,
+    profile: Profile = UNBOUND,
     wrap_store: Callable[[Store], Store] = lambda store: store,
 ) -> AsyncIterator[Engine]:
     """An engine over the database in ``data``, with the options of a home but for those that a benchmark must set."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     definition = AgentDefinition(name="bench", system=SYSTEM_PROMPT, model={"kind": "instant"})
-    agent = Agent(definition, model=model or InstantModel(shape), toolbox=InstantTools(shape))
+    agent = Agent(definition, model=model or InstantModel(shape), toolbox=InstantTools(shape), profile=profile)
     bus = LocalBus()
     async with open_sqlite(data) as opened:
         store = wrap_store(opened)

@@ -4,6 +4,8 @@ conversations."""
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from torpor.conversation.budget import Profile
 from torpor.conversation.compaction import Window
 from torpor.conversation.earlier import READ_EARLIER
@@ -29,7 +31,17 @@ UNBOUND: Final = Profile()
 class Agent:
     """A definition with its parts."""
 
-    __slots__ = ("definition", "live", "model", "offers", "profile", "summariser", "toolbox")
+    __slots__ = (
+        "_window",
+        "budget_tokens",
+        "definition",
+        "live",
+        "model",
+        "offers",
+        "profile",
+        "summariser",
+        "toolbox",
+    )
 
     def __init__(
         self,
@@ -56,6 +68,18 @@ class Agent:
         self.offers = Offers(
             definition, model=model, toolbox=toolbox, profile=profile, index_budget_tokens=index_budget_tokens
         )
+        self.budget_tokens: Final = profile.budget_tokens or window_of(
+            definition.model_name, override=int(definition.model.get("window_tokens", 0))
+        )
+        """Of a request and its reply together: what the profile says, or else the model's window."""
+        self._window = Window(
+            budget_tokens=self.budget_tokens,
+            reserve_tokens=profile.headroom_tokens or definition.max_tokens,
+            conversation_tokens=profile.conversation_tokens,
+            messages_max=profile.messages_max,
+            exchanges_max=profile.exchanges_max,
+            has_summariser=summariser is not None,
+        )
 
     @property
     def name(self) -> str:
@@ -71,25 +95,11 @@ class Agent:
         """The model that is asked when the first one fails; empty for none."""
         return str(self.definition.model.get("fallback", ""))
 
-    @property
-    def budget_tokens(self) -> int:
-        """Of a request and its reply together: what the profile says, or else the model's window."""
-        if self.profile.budget_tokens:
-            return self.profile.budget_tokens
-        return window_of(self.model_name, override=int(self.definition.model.get("window_tokens", 0)))
-
     def window(self, bytes_per_token: float) -> Window:
         """What its requests may take. Args: bytes_per_token: as the model's host counts."""
-        budget_tokens, profile = self.budget_tokens, self.profile
-        return Window(
-            budget_tokens=budget_tokens,
-            reserve_tokens=profile.headroom_tokens or self.definition.max_tokens,
-            conversation_tokens=profile.conversation_tokens,
-            messages_max=profile.messages_max,
-            exchanges_max=profile.exchanges_max,
-            bytes_per_token=bytes_per_token,
-            has_summariser=self.summariser is not None,
-        )
+        if self._window.bytes_per_token != bytes_per_token:  # asked before each call, and changes seldom
+            self._window = msgspec.structs.replace(self._window, bytes_per_token=bytes_per_token)
+        return self._window
 
     def offer(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False) -> Offer:
         """What it offers under these flags and skills.

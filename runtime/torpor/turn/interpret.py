@@ -250,9 +250,7 @@ class Interpreter:
         return self._folding_of(agent, turn.model or agent.model_name)
 
     def _folding_of(self, agent: Agent, model: str) -> Folding:
-        window = agent.window(self._calibration.bytes_per_token(model))
-        fixed_bytes = self._journal.state.preamble.size_bytes
-        return Folding(window=window, options=fitted(self._compaction, window, fixed_bytes=fixed_bytes))
+        return Folding(window=agent.window(self._calibration.bytes_per_token(model)), options=self._compaction)
 
     async def _act(self, step: Compact | CallModel | RunTools) -> None:
         """Perform a step that a cancel may cut short."""
@@ -300,7 +298,8 @@ class Interpreter:
 
     async def _fold(self, step: Compact, agent: Agent, *, skills: AbstractSet[str]) -> JournalRecord:
         state = self._journal.state
-        options = self._folding(state).options
+        folding = self._folding(state)
+        options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
         if step.reason is FoldReason.SHORTENED:
             return shortened(state, options=options, before_tokens=step.tokens)
         if step.reason is FoldReason.SUMMARY and agent.summariser is not None:
