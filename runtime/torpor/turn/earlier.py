@@ -3,12 +3,12 @@
 Above: the tool ``read_earlier``, and the interpreter where a message asks for a look-back. Below: the pages of a store,
 which may be asked beside the writer. The key is the conversation's own; nothing that a model says is part of it.
 
-A journal is read in pages: a turn is found by halving, since turns grow with the numbers of records, and a search goes
-from the newest page to older ones until it has enough, has looked at enough, or has taken long enough.
+A journal is read in pages: a turn is found by guessing and by halving, since turns grow with the numbers of records. A
+search goes from the newest page to older ones until it has enough, has looked at enough, or has taken long enough.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import anyio
 import structlog
@@ -23,8 +23,6 @@ from torpor.toolhost.contract import EarlierBounds
 
 PAGE: Final = 256
 """Records that are read at once."""
-_PROBE: Final = 16
-"""Records that are read to see in which turn a place is; most of them belong to one."""
 _MESSAGE_RECORDS_MAX: Final = 2_048
 """How far before its turn a message is looked for; few wait long."""
 _LOOKBACK_RECORDS_MAX: Final = 8_192
@@ -183,34 +181,44 @@ class EarlierTurns:
         for start in self._state.starts:
             if start.turn == turn:
                 return start.seq
-        low, high = 0, self._state.covered[1] or self._state.seq
-        while high - low > PAGE:
-            middle = (low + high) // 2
-            found = await self._turn_record(after=middle, until=high)
-            if found is None or found.turn > turn:
-                high = middle
-            elif found.turn < turn:
-                low = found.seq
-            elif isinstance(found, TurnPrepared):
-                return found.seq
+        low, high = _Place(0, 0), _Place(self._state.covered[1] + 1, self._state.covered[0] + 1)
+        is_guess = True
+        while low.seq + 1 < high.seq:
+            middle = _between(low, high, turn) if is_guess else (low.seq + high.seq - 1) // 2
+            is_guess = not is_guess  # by turns, since turns may be of any length
+            records = await self._turn_records(after=middle, until=high.seq - 1)
+            for record in records:
+                if isinstance(record, TurnPrepared) and record.turn == turn:
+                    return record.seq
+            if records and records[-1].turn < turn:
+                low = _Place(records[-1].seq, records[-1].turn)
             else:
-                high = middle
-        records = await self._pages.records_after(self._key, seq=low, limit=high - low)
-        starts = (record.seq for record in records if isinstance(record, TurnPrepared) and record.turn == turn)
-        return next(starts, None)
-
-    async def _turn_record(self, *, after: int, until: int) -> JournalRecord | None:
-        """The first record of any turn behind record ``after`` and up to ``until``."""
-        seq, limit = after, _PROBE
-        while seq < until:
-            records = await self._pages.records_after(self._key, seq=seq, limit=min(limit, until - seq))
-            if not records:
-                return None
-            found = next((record for record in records if record.turn), None)
-            if found is not None:
-                return found
-            seq, limit = seq + len(records), PAGE
+                high = _Place(middle + 1, records[0].turn if records else high.turn)
         return None
+
+    async def _turn_records(self, *, after: int, until: int) -> list[JournalRecord]:
+        """Records of turns from the first page behind record ``after``, and up to ``until``, that has any."""
+        seq, found = after, list[JournalRecord]()
+        while seq < until and not found:
+            records = await self._pages.records_after(self._key, seq=seq, limit=min(PAGE, until - seq))
+            if not records:
+                break
+            seq, found = seq + len(records), [record for record in records if record.turn]
+        return found
+
+
+class _Place(NamedTuple):
+    """A record, and the turn that it is of or follows."""
+
+    seq: int
+    turn: int
+
+
+def _between(low: _Place, high: _Place, turn: int) -> int:
+    """A record some way before where ``turn`` begins if all turns are of one length."""
+    share = (turn - low.turn) / max(high.turn - low.turn, 1)
+    guess = low.seq + int(share * (high.seq - low.seq)) - PAGE // 2
+    return min(max(guess, low.seq), high.seq - 2)
 
 
 class _Search:
