@@ -7,8 +7,9 @@ import msgspec
 from torpor.errors import JournalCorrupt
 from torpor.operations.verify import Differs, Verification, check_blobs
 from torpor.records.ids import ConversationKey
+from torpor.store.codec import checksum_of
 from torpor.store.contract import Blobs
-from torpor.store.sqlite.auditing import AuditReader, StoredConversation
+from torpor.store.sqlite.auditing import AuditReader, StoredConversation, StoredRow
 
 TakeRecord = Callable[[bytes], None]
 """Gets each record as it is written, once its row was taken."""
@@ -30,6 +31,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What differs; empty when nothing does."""
 
 
+def check_row(row: StoredRow, *, key: ConversationKey) -> None:
+    """Raises: Differs: the row is not as it was written, or is another conversation's."""
+    batch = row.batch
+    if row.checksum is None:
+        return
+    found = checksum_of(key, batch.records, first_seq=batch.first_seq)
+    if found != row.checksum:
+        what = f"its row, up to record {batch.last_seq}, has checksum {found}, expected {row.checksum}"
+        raise Differs(batch.first_seq, what)
+
+
 def nothing(record: bytes) -> None:
     """Does nothing with it."""
 
@@ -39,8 +51,10 @@ async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord 
     verification = Verification(snapshot=stored.snapshot)
     found, seq, difference = tuple[str, ...](), 0, ""
     try:
-        for batch in stored.batches:
-            for record in verification.row(batch):
+        for row in stored.rows:
+            records = verification.row(row.batch)  # first, since it names a record where it can
+            check_row(row, key=stored.key)
+            for record in records:
                 take(bytes(record))
         verification.end(stored.head)
         if stored.begins_after:

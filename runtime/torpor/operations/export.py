@@ -230,10 +230,10 @@ def _receipts(records: Iterable[JournalRecord]) -> Iterator[Receipt]:
 
 def _records_up_to(stored: StoredConversation | None, seq: int) -> Iterator[bytes]:
     """As they are written in rows that were verified."""
-    for batch in stored.batches if stored is not None else ():
-        if batch.last_seq > seq:
+    for row in stored.rows if stored is not None else ():
+        if row.batch.last_seq > seq:
             return
-        for record in msgspec.json.decode(batch.records, type=list[msgspec.Raw]):
+        for record in msgspec.json.decode(row.batch.records, type=list[msgspec.Raw]):
             yield bytes(record)
 
 

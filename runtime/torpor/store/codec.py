@@ -5,6 +5,7 @@ programs may read. Reading trusts nothing: the numbers beside a batch, the numbe
 reader expected next must agree.
 """
 
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -46,6 +47,11 @@ class BatchNumbers(msgspec.Struct, frozen=True, gc=False):
 def encode_records(records: Sequence[JournalRecord]) -> bytes:
     """A JSON array, UTF-8."""
     return _ENCODER.encode(records)
+
+
+def checksum_of(key: ConversationKey, records: bytes, *, first_seq: int) -> int:
+    """CRC-32 of a batch, its place and whose it is: what lies on a disk may change, and decoding forgives much."""
+    return zlib.crc32(records, zlib.crc32(f"{key.path} {first_seq}\n".encode()))
 
 
 def encode_receipt(receipt: Receipt) -> bytes:

@@ -33,11 +33,20 @@ WITH RECURSIVE chain (position, previous) AS (
         WHERE j.number = :number
 )
 SELECT position, previous FROM chain"""
-_BATCH: Final = "SELECT first_seq, last_seq, last_event, CAST(records AS BLOB) FROM journal WHERE position = ?"
+_ROW_AT: Final = """
+SELECT first_seq, last_seq, last_event, CAST(records AS BLOB), checksum FROM journal WHERE position = ?"""
 _RECEIPTS: Final = """
 SELECT message_id, CAST(receipt AS BLOB) FROM receipts
     WHERE number = ? AND message_id > ? ORDER BY message_id LIMIT ?"""
 _PAGE: Final = 500
+
+
+class StoredRow(msgspec.Struct, frozen=True):
+    """One row of the journal."""
+
+    batch: StoredBatch
+    checksum: int | None
+    """See ``codec.checksum_of``; None in rows of before there was one."""
 
 
 class StoredReceipt(msgspec.Struct, frozen=True):
@@ -59,7 +68,7 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot | None
     begins_after: int
     """Position of the row that the oldest one names before it; 0 for none, as it should be."""
-    batches: Iterator[StoredBatch]
+    rows: Iterator[StoredRow]
     """Oldest first, read one by one while they are asked for."""
     receipts: Iterator[StoredReceipt]
     """By message id, likewise; those of messages that came meanwhile are among them."""
@@ -104,16 +113,16 @@ class AuditReader:
             updated_us=updated_us,
             snapshot=Snapshot(seq=found[0], version=found[1], data=found[2]) if found else None,
             begins_after=chain[-1][1] if chain else last_position,
-            batches=self._batches(key, [position for position, _ in chain]),
+            rows=self._rows(key, [position for position, _ in chain]),
             receipts=self._receipts(key, number),
         )
 
-    def _batches(self, key: ConversationKey, positions: list[int]) -> Iterator[StoredBatch]:
+    def _rows(self, key: ConversationKey, positions: list[int]) -> Iterator[StoredRow]:
         """Args: positions: newest first; used up."""
         while positions:
             with reading(self._path, key):
-                row = self._db.execute(_BATCH, (positions.pop(),)).fetchone()
-            yield StoredBatch(*row)
+                *batch, checksum = self._db.execute(_ROW_AT, (positions.pop(),)).fetchone()
+            yield StoredRow(StoredBatch(*batch), checksum)
 
     def _receipts(self, key: ConversationKey, number: int) -> Iterator[StoredReceipt]:
         after = ""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.records.journal import ConversationCreated
-from torpor.store.codec import encode_receipt, encode_records
+from torpor.store.codec import checksum_of, encode_receipt, encode_records
 from torpor.store.requests import Append
 
 _COLUMNS: Final = (
@@ -32,6 +32,7 @@ _COLUMNS: Final = (
     "title",
     "created_us",
     "records",
+    "checksum",
     "receipts",
     "jobs",
     "timers",
@@ -46,9 +47,9 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
          created_us, updated_us, quarantine)
         SELECT new.tenant, new.owner, new.conversation, new.agent, new.title, 0, 0, '', 0, new.created_us, 0, ''
         WHERE new.expected_seq = 0;
-    INSERT INTO journal (number, previous, first_seq, last_seq, last_event, records)
+    INSERT INTO journal (number, previous, first_seq, last_seq, last_event, records, checksum)
         SELECT number, last_position, seq + 1, new.last_seq, coalesce(new.last_event, event),
-            CAST(new.records AS TEXT)
+            CAST(new.records AS TEXT), new.checksum
         FROM conversations
         WHERE tenant = new.tenant AND owner = new.owner AND conversation = new.conversation
             AND seq = new.expected_seq AND event = coalesce(new.expected_event, event)
@@ -113,6 +114,7 @@ def row_of(request: Append) -> tuple[Any, ...]:
     key, numbers, records = request.key, request.numbers, request.records
     first = records[0]
     agent, title = (first.agent, first.title) if isinstance(first, ConversationCreated) else ("", "")
+    encoded = encode_records(records)
     return (
         key.tenant,
         key.owner,
@@ -128,7 +130,8 @@ def row_of(request: Append) -> tuple[Any, ...]:
         agent,
         title,
         first.at_us,
-        encode_records(records),
+        encoded,
+        checksum_of(key, encoded, first_seq=numbers.expected_seq + 1),
         _rows([(message_id, encode_receipt(receipt).decode()) for message_id, receipt in request.dedupe.items()]),
         _rows([(job.id, job.kind, job.due_us, bytes(job.payload).decode()) for job in request.jobs]),
         _rows([(timer.id, timer.due_us) for timer in request.timers]),

@@ -95,6 +95,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "UPDATE jobs SET added_us = due_us",
         "CREATE INDEX jobs_due ON jobs (due_us) WHERE state <> 'dead'",
     ),
+    ("ALTER TABLE journal ADD COLUMN checksum INTEGER",),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 
