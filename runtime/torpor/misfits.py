@@ -20,6 +20,16 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]*)\]")
 _PLACE: Final = " - at `"
 _NO_CHOICE: Final = re.compile(r"Invalid (?:enum )?value ")
 
+_FORMS: Final = {
+    "RFC3339 encoded date": "the like of '2026-11-30'",
+    "RFC3339 encoded time": "the like of '09:30:00' or '09:30:00+01:00'",
+    "RFC3339 encoded datetime": "the like of '2026-11-30T09:30:00+01:00'",
+    "ISO8601 duration": "the like of 'PT1H30M'",
+    "UUID": "the like of '123e4567-e89b-12d3-a456-426614174000'",
+    "base64 encoded string": "base64",
+}
+"""How what msgspec only names is written."""
+
 
 class Words(msgspec.Struct, frozen=True):
     """Stands in an error where a quoted value would mislead."""
@@ -81,9 +91,13 @@ def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
 
 
 def with_choices(exc: msgspec.ValidationError, type_: Any) -> str:
-    """What msgspec says, and behind a value that is none of a few, which they are."""
+    """What msgspec says, and what it does not: which values and keys there are, how a date is written."""
     said, place, path = str(exc).partition(_PLACE)
     choices = _choices(exc, type_)
+    if said.startswith("Object contains unknown field"):
+        choices = _known(path.rstrip("`").removeprefix("$"), type_)
+    else:
+        choices = choices or next((form for name, form in _FORMS.items() if said == f"Invalid {name}"), "")
     return f"{said}, expected {choices}{place}{path}" if choices else str(exc)
 
 

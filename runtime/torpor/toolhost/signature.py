@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.errors import ConfigError, ToolInputInvalid
+from torpor.misfits import Words, with_choices
 from torpor.toolhost.contract import ToolContext
 
 _BY_NAME: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
@@ -34,20 +35,23 @@ class Routine:
 class Parameters:
     """What a model may pass: its schema, and the decoder that holds it to it."""
 
-    __slots__ = ("_decoder", "_tool", "schema")
+    __slots__ = ("_decoder", "_struct", "_tool", "schema")
 
     def __init__(self, tool: str, *, struct: type[msgspec.Struct], schema: dict[str, Any]) -> None:
         self._tool = tool
         self._decoder = msgspec.json.Decoder(struct)
+        self._struct = struct
         self.schema = schema
 
     def decode(self, arguments: msgspec.Raw) -> dict[str, Any]:
         """The arguments by name, defaults filled in.
 
-        Raises: ToolInputInvalid: names the path to what does not fit.
+        Raises: ToolInputInvalid: names the path to what does not fit, and what would.
         """
         try:
             return msgspec.structs.asdict(self._decoder.decode(arguments))
+        except msgspec.ValidationError as exc:
+            reason = with_choices(exc, self._struct)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             reason = str(exc)
         except RecursionError:
@@ -69,9 +73,10 @@ def read_signature(
     for parameter in inspect.signature(function).parameters.values():
         name = parameter.name
         if parameter.kind not in _BY_NAME or name.startswith("__"):
-            raise _unusable(tool, f"parameter {name!r}", found=str(parameter), expected="one that is passed by name")
+            found = Words("private" if name.startswith("__") else parameter.kind.description)
+            raise _unusable(tool, f"parameter {name!r}", found=found, expected="one that is passed by name")
         if name not in hints:
-            raise _unusable(tool, f"parameter {name!r}", found=str(parameter), expected="a type annotation")
+            raise _unusable(tool, f"parameter {name!r}", found=Words("without a type"), expected="an annotation")
         if hints[name] is ToolContext:
             context_names.append(name)
         elif parameter.default is inspect.Parameter.empty:

@@ -1,7 +1,8 @@
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, datetime, time, timedelta
 from enum import Enum
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -46,6 +47,16 @@ async def book(
 
 
 async def find(by: ByHour | ByName, on: date, *, within: dict[str, list[int]]) -> str:
+    return ""
+
+
+async def moments(
+    at: datetime | None = None,
+    since: time | None = None,
+    lasting: timedelta | None = None,
+    id_: UUID | None = None,
+    scan: bytes | None = None,
+) -> str:
     return ""
 
 
@@ -146,6 +157,29 @@ def test_arguments_that_do_not_fit_are_refused_by_their_path(arguments: bytes, n
     assert named in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments", "would_fit"),
+    [
+        (book, {"patient": "Ada", "slots": [], "room": "green"}, "expected one of 'blue', 'red' - at `$.room`"),
+        (book, {"patient": "Ada", "slots": [], "kind": "last"}, "expected one of 'first', 'follow-up' - at `$.kind`"),
+        (book, {"patient": "Ada", "doctor": "Bell"}, "expected one of kind, note, patient, room, slots, tags"),
+        (find, {"by": {"type": "day"}, "on": "2026-11-30", "within": {}}, "expected one of 'hour', 'name'"),
+        (find, {"by": {"type": "hour", "hour": 9}, "on": "Monday"}, "expected the like of '2026-11-30' - at `$.on`"),
+        (moments, {"at": "noon"}, "expected the like of '2026-11-30T09:30:00+01:00' - at `$.at`"),
+        (moments, {"since": "noon"}, "expected the like of '09:30:00' or '09:30:00+01:00' - at `$.since`"),
+        (moments, {"lasting": "an hour"}, "expected the like of 'PT1H30M' - at `$.lasting`"),
+        (moments, {"id_": "7"}, "expected the like of '123e4567-e89b-12d3-a456-426614174000' - at `$.id_`"),
+        (moments, {"scan": "?"}, "expected base64 - at `$.scan`"),
+    ],
+)
+def test_who_passed_what_does_not_fit_reads_what_would(
+    function: Callable[..., Any], arguments: dict[str, Any], would_fit: str
+) -> None:
+    with pytest.raises(ToolInputInvalid) as caught:
+        read(function)[1].decode(msgspec.Raw(msgspec.json.encode(arguments)))
+    assert would_fit in str(caught.value)
+
+
 def test_arguments_nested_too_deeply_are_refused() -> None:
     async def anything(value: Any) -> str:
         return ""
@@ -212,10 +246,10 @@ def two_contexts(one: ToolContext, two: ToolContext) -> str:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (unannotated, "parameter 'patient' is 'patient', expected a type annotation"),
-        (positional, "parameter 'patient' is 'patient: str', expected one that is passed by name"),
-        (variadic, "parameter 'patients' is"),
-        (dunder, "parameter '__patient' is"),
+        (unannotated, "parameter 'patient' is without a type, expected an annotation"),
+        (positional, "parameter 'patient' is positional-only, expected one that is passed by name"),
+        (variadic, "parameter 'patients' is variadic positional, expected"),
+        (dunder, "parameter '__patient' is private, expected"),
         (unknowable, "name 'Patient' is not defined"),
         (without_json, "expected types and defaults with a JSON form"),
         (with_default_of_no_json, "expected types and defaults with a JSON form"),
