@@ -165,6 +165,7 @@ async def _engine(
             limiter=parts.limiter,
             options=settings.live_context,
             attempts_max=settings.jobs.attempts_max,
+            deadline_s=settings.jobs.deadline_s / 2,
         )
         for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():
             runner.serve(kind, handler)

@@ -15,7 +15,16 @@ from torpor.conversation.live_context import LiveContextOptions, NotLive, words_
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
 from torpor.conversation.view import Preamble, View, preamble_of
-from torpor.errors import JobFailed, JobImpossible, ProviderError, Retry, TorporError
+from torpor.errors import (
+    ClientError,
+    JobFailed,
+    JobImpossible,
+    ModelTimedOut,
+    ProviderError,
+    Retry,
+    StoreError,
+    TorporError,
+)
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.bounds import Count
@@ -36,6 +45,7 @@ from torpor.store.job_contract import StoredJob
 
 JOB_KIND: Final = "live_context"
 PAGE_RECORDS: Final = 200
+DEADLINE_S: Final = 60.0
 MESSAGE_CHARS: Final = 1_000
 """Of one message, in what the model reads."""
 DEFAULT_PROMPT: Final = """\
@@ -106,12 +116,14 @@ class LiveContextJobs:
         limiter: anyio.CapacityLimiter,
         options: LiveContextOptions,
         attempts_max: int,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         """
         Args:
             models: by agent.
             tell: delivers a command to the conversation's actor, which is woken for it.
             attempts_max: of a job; the last one that fails is told.
+            deadline_s: for the model; less than an attempt may take, or the last one could not be told.
         """
         self._models = models
         self._store = store
@@ -119,35 +131,49 @@ class LiveContextJobs:
         self._limiter = limiter
         self._options = options
         self._attempts_max = attempts_max
+        self._deadline_s = deadline_s
 
     async def run(self, job: StoredJob, *, attempt: int) -> None:
         """See the contract. Telling twice is telling once: the actor knows the job by its id."""
         payload = msgspec.json.decode(job.payload, type=_Payload)
         model = self._models.get(payload.agent)
         if model is None:
-            await self._tell(job.key, _failed(job, payload, "no_model", f"agent {payload.agent!r} has none any more"))
+            await self._told(job, _failed(job, payload, "no_model", f"agent {payload.agent!r} has none any more"))
             return
         try:
             words, usage = await self._words(job, payload, model)
+        except StoreError as exc:
+            raise JobFailed(f"{exc.code}: {exc}") from exc
         except (ProviderError, NotLive) as exc:
             code = exc.code if isinstance(exc, TorporError) else "bad_live_context"
             may_pass = not isinstance(exc, ProviderError) or exc.retry is Retry.SAFE
             if may_pass and attempt < self._attempts_max:
                 raise JobFailed(f"{code}: {exc}") from exc
-            await self._tell(job.key, _failed(job, payload, code, str(exc)))
+            await self._told(job, _failed(job, payload, code, str(exc)))
             raise JobImpossible(f"{code}: {exc}") from exc
         told = TellLiveContext(job=job.id, words=words, messages=payload.messages, usage=usage, model=model.name)
-        await self._tell(job.key, told)
+        await self._told(job, told)
+
+    async def _told(self, job: StoredJob, told: TellLiveContext) -> None:
+        """Raises: JobFailed: the actor cannot be reached now, or not here."""
+        try:
+            await self._tell(job.key, told)
+        except TorporError as exc:
+            wait_s = exc.retry_after_s if isinstance(exc, ClientError) else None
+            raise JobFailed(f"{exc.code}: {exc}", retry_after_s=wait_s) from exc
 
     async def _words(self, job: StoredJob, payload: _Payload, model: LiveModel) -> tuple[str, Usage]:
-        """Raises: ProviderError, NotLive."""
+        """Raises: ProviderError, NotLive, StoreError."""
         said = await self._messages(job.key, payload)
         if not said:
             raise NotLive("there are no messages to make it from")
         view = View().extended("user", [text_block("\n".join(said))])
         request = ModelRequest(call=job.id, preamble=model.preamble, view=view)
-        async with self._limiter:
-            reply = await model.model.reply(request, _Unheard())
+        with anyio.move_on_after(self._deadline_s) as limit:
+            async with self._limiter:
+                reply = await model.model.reply(request, _Unheard())
+        if limit.cancelled_caught:
+            raise ModelTimedOut(f"no live context within {self._deadline_s:g} s")
         return words_of(_text(reply), words_max=self._options.words_max), reply.usage
 
     async def _messages(self, key: ConversationKey, payload: _Payload) -> Sequence[str]:

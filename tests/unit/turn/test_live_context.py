@@ -1,17 +1,20 @@
 """The live context: ordered with a turn's end, made by a job, used from the next turn on."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
-from tests.support.doubles import ManualClock, Play, PlayedModel, fails, says
+from tests.support.doubles import Gate, ManualClock, Play, PlayedModel, fails, says, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.conversation.live_context import LiveContextOptions
-from torpor.errors import JobFailed, JobImpossible, KeyRefused, ProviderUnavailable
-from torpor.records.commands import RefreshLiveContext
+from torpor.errors import Busy, JobFailed, JobImpossible, KeyRefused, ProviderUnavailable, StoreUnavailable
+from torpor.flags.contract import Decided, FlagContext, defaulted
+from torpor.records.commands import Command, RefreshLiveContext
+from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     LiveContextFailed,
     LiveContextOrdered,
@@ -21,6 +24,7 @@ from torpor.records.journal import (
 )
 from torpor.store.job_contract import StoredJob
 from torpor.turn.live_context import LiveContextJobs, LiveModel, LiveModelOptions
+from torpor.turn.prepare import LIVE_FLAG, AllOn, Surroundings
 
 OPTIONS = LiveContextOptions()
 ATTEMPTS_MAX = 3
@@ -31,16 +35,23 @@ def live_model(*plays: Play) -> LiveModel:
 
 
 async def do_the_job(
-    engine: Engine, model: LiveModel, *, attempt: int = 1, options: LiveContextOptions = OPTIONS
+    engine: Engine,
+    model: LiveModel,
+    *,
+    attempt: int = 1,
+    options: LiveContextOptions = OPTIONS,
+    deadline_s: float = DEADLINE_S,
+    tell: Callable[[ConversationKey, Command], Awaitable[object]] | None = None,
 ) -> None:
     """As the runner does, of the job that was ordered last."""
     handler = LiveContextJobs(
         {"clerk": model},
         store=engine.store,
-        tell=engine.supervisor.deliver,
+        tell=tell or engine.supervisor.deliver,
         limiter=anyio.CapacityLimiter(1),
         options=options,
         attempts_max=ATTEMPTS_MAX,
+        deadline_s=deadline_s,
     )
     (*_, ordered) = await engine.store.jobs(KEY)
     job = StoredJob(
@@ -201,3 +212,73 @@ async def test_it_survives_hibernation() -> None:
         state = await engine.state()
     assert "one" in last[-1]
     assert msgspec.json.decode(state.live.block[0])["text"] == last[-1]
+
+
+async def test_a_model_that_never_answers_is_a_failure_like_any_other() -> None:
+    model = live_model(waits(Gate(), says("late")))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        with pytest.raises(JobImpossible, match="model_timed_out"):
+            await do_the_job(engine, model, attempt=ATTEMPTS_MAX, deadline_s=0.01)
+        (failed,) = await engine.records_of(LiveContextFailed)
+    assert failed.code == "model_timed_out"
+
+
+@pytest.mark.parametrize(
+    ("error", "wait_s"),
+    [(Busy("the mailbox", waiting=3, retry_after_s=2.5), 2.5), (StoreUnavailable("no"), None)],
+)
+async def test_an_actor_that_cannot_be_told_now_is_told_later(error: Exception, wait_s: float | None) -> None:
+    async def unreachable(key: ConversationKey, command: Command) -> object:
+        raise error
+
+    model = live_model(says("one"), says("two"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        with pytest.raises(JobFailed) as told:
+            await do_the_job(engine, model, tell=unreachable)
+        await do_the_job(engine, model, attempt=2)
+        (replaced,) = await engine.records_of(LiveContextReplaced)
+    assert told.value.retry_after_s == wait_s
+    assert replaced.words == "two"
+
+
+async def test_a_journal_that_cannot_be_read_now_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unreadable(*args: object, **named: object) -> object:
+        raise StoreUnavailable("no")
+
+    model = live_model(says("one"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.store, "records_after", unreadable)
+            with pytest.raises(JobFailed):
+                await do_the_job(engine, model, attempt=ATTEMPTS_MAX)
+        assert await engine.records_of(LiveContextFailed) == []
+
+
+class Switch(AllOn):
+    """Implements ``turn.prepare.FlagSource``: live contexts are on or off."""
+
+    is_on = True
+
+    def decided(self, context: FlagContext) -> Decided:
+        return Decided([defaulted(LIVE_FLAG, default=self.is_on, reason="STATIC")])
+
+
+async def test_where_it_is_switched_off_none_is_ordered_and_none_is_sent() -> None:
+    model, switch = live_model(says("one")), Switch()
+    async with running_engine(live=model, surroundings=Surroundings(flags=switch)) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        switch.is_on = False
+        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        for number in range(16):
+            await engine.ask(f"{number}")
+        switch.is_on = True
+        await engine.ask("again")
+        orders, requests = await engine.records_of(LiveContextOrdered), await engine.records_of(ModelRequested)
+        told = [len(system) for system in systems(engine)]
+    assert [order.reason for order in orders] == [LiveReason.FIRST, LiveReason.MESSAGES]
+    assert told == [1] * 17 + [2]
+    assert not any("live_context" in request.sections for request in requests[:-1])
