@@ -5,6 +5,7 @@ is too long is a 400 like any other. Faults inside a stream come with status 200
 """
 
 import email.utils
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from torpor.errors import (
 )
 
 _TOO_LONG: Final = ("prompt is too long", "exceed context limit")
+_WAIT_S_MAX: Final = 1e9
+_NO_MESSAGE: Final = "no message"
 _TYPES_BY_STATUS: Final = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -35,11 +38,14 @@ _TYPES_BY_STATUS: Final = {
 }
 
 
-def fault_of(*, status: int, body: object, headers: Mapping[str, str], model: str, now_us: int) -> ProviderError:
+def fault_of(*, status: int, body: bytes, headers: Mapping[str, str], model: str, now_us: int) -> ProviderError:
     """The engine's word for an error answer, before or inside a stream.
 
-    Args: body: the decoded error envelope, or whatever came in its place.
+    Args: body: the error envelope, or whatever came in its place.
     """
+    if 300 <= status < 400:
+        place = headers.get("location") or "an address that it does not tell"
+        return RequestInvalid(f"the host redirects to {place}: name the address in model.base_url, none is followed")
     kind, message = _told(body)
     kind = kind or _TYPES_BY_STATUS.get(status, "")
     retry_after_s = retry_after_of(headers, now_us=now_us)
@@ -73,10 +79,10 @@ def retry_after_of(headers: Mapping[str, str], *, now_us: int) -> float | None:
     if (value := _number(text)) is not None:
         return value
     try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+        left_s = email.utils.parsedate_to_datetime(text).timestamp() - now_us / 1_000_000
+    except (ValueError, OverflowError, OSError):  # no date, or one that no clock has
         return None
-    return max(moment.timestamp() - now_us / 1_000_000, 0.0)
+    return max(left_s, 0.0) if left_s < _WAIT_S_MAX else None
 
 
 def _number(text: str) -> float | None:
@@ -84,12 +90,23 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if 0 <= value < 1e9 else None
+    return value if 0 <= value < _WAIT_S_MAX else None
 
 
-def _told(body: Any) -> tuple[str, str]:
+def _told(body: bytes) -> tuple[str, str]:
     """Type and message of the envelope; hosts that only resemble the API leave parts of it out."""
-    error = body.get("error") if isinstance(body, dict) else None
-    if isinstance(error, dict):
-        return str(error.get("type") or ""), str(error.get("message") or "no message")
-    return "", str(error or body or "no message")[:500]
+    text = body.decode(errors="replace").strip()
+    try:
+        told: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", text or _NO_MESSAGE
+    error = told.get("error") if isinstance(told, dict) else None
+    if isinstance(error, str):
+        return "", error or _NO_MESSAGE
+    if not isinstance(error, dict):
+        return "", text
+    kind, message = error.get("type"), error.get("message")
+    kind = kind if isinstance(kind, str) else ""
+    if isinstance(message, str) and message:
+        return kind, message
+    return kind, text if message else _NO_MESSAGE

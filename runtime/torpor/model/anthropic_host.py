@@ -5,17 +5,21 @@ Its retries are off: the turn loop retries, where that is on record, visible and
 the body is taken as bytes, its events are found by ``event_stream``, and what they mean is decided by ``assemble``.
 
 A stream must make progress: pings keep a dead one alive for ever, so only other events push its deadline back.
+
+Whatever a host does ends here as a reply or as a ``ProviderError`` whose text anybody may read.
 """
 
 import importlib
-import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 
 from torpor.clock import Clock
@@ -26,13 +30,22 @@ from torpor.model.anthropic_wire import WireRequests
 from torpor.model.assemble import Assembler, ErrorTold
 from torpor.model.circuit import Circuit
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.model.error_body import bound_error
 from torpor.model.event_stream import EventSplitter, ServerEvent
+from torpor.model.part import NAME_CHARS_MAX, WORD_CHARS_MAX
+from torpor.model.wording import Wording, secrets_of_url
 
 _log = structlog.get_logger()
 _CLOSE_S: Final = 1.0
 """To end a connection, in good order or not."""
 _SLACK: Final = 0.01
 """How much of a deadline may be lost by not moving it with every event."""
+_REPLY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of a whole stream, decompressed; a reply without end must not fill the memory."""
+_TOLD_BYTES_MAX: Final = 1024 * 1024
+"""Of what a host tells about a model."""
+_UNREADABLE: Final = (ValueError, LookupError, ArithmeticError, RecursionError, AssertionError)
+"""What reading an answer ends in, here and in the libraries, when its host had something else in mind."""
 
 
 class AnthropicHost:
@@ -44,6 +57,7 @@ class AnthropicHost:
         self._circuit = circuit
         self._clock = clock
         self._wire = WireRequests(cache_ttl=options.cache_ttl)
+        self._wording = Wording(secrets=(key, *secrets_of_url(options.base_url), *secrets_of_url(options.proxy)))
         self._loading = anyio.Lock()
         self._sdk: Any = None
         self._client: Any = None
@@ -78,36 +92,64 @@ class AnthropicHost:
         if (blocked_s := self._circuit.blocked_for_s()) > 0:
             text = f"{self.options.base_url} has failed too often, no call is let through for {blocked_s:.1f} s"
             raise ProviderUnavailable(text, retry_after_s=blocked_s)
+        assembler = Assembler(sink)
         try:
-            reply = await self._asked(request, sink)
+            reply = await self._asked(request, assembler)
         except ProviderError as exc:
-            if exc.is_of_host:
+            is_lost = isinstance(exc, StreamLost)
+            if exc.is_of_host or (is_lost and not assembler.has_begun):
                 self._circuit.failed()
-            elif not isinstance(exc, StreamLost):  # which says nothing of the next call
+            elif not is_lost:  # what began well says nothing of the next call
                 self._circuit.succeeded()
             raise
-        return reply
+        return self._worded_reply(reply)
 
     async def window_tokens(self) -> int | None:
         """The model's context window as the host tells it; None when it does not serve that. Raises: ProviderError."""
         await self.warm()
         try:
             with self._faults_translated(self.options.model):
-                model = await self._client.models.retrieve(self.options.model)
+                told = await self._told_of_model()
         except ModelUnknown:  # or a host that only resembles the API; ``probe`` tells
             return None
-        return getattr(model, "max_input_tokens", None) or None
+        tokens = told.get("max_input_tokens") if isinstance(told, dict) else None
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     async def probe(self) -> None:
         """One call that costs next to nothing. Raises: ProviderError: what stands in the way of real ones."""
         await self.warm()
         message = {"role": "user", "content": "ping"}
         with self._faults_translated(self.options.model):
-            await self._client.messages.create(
-                model=self.options.model, max_tokens=1, messages=[message], timeout=self.options.progress_deadline_s
+            stream = await self._client.messages.create(
+                model=self.options.model,
+                max_tokens=1,
+                messages=[message],
+                timeout=self.options.progress_deadline_s,
+                stream=True,
             )
+            await stream.response.aclose()  # that it answers is enough
 
-    async def _asked(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+    async def _told_of_model(self) -> object:
+        stream = await self._client.get(
+            f"/v1/models/{quote(self.options.model, safe='')}",
+            cast_to=object,
+            stream=True,
+            stream_cls=self._sdk.AsyncStream[object],
+        )
+        told = b""
+        try:
+            with anyio.fail_after(self.options.progress_deadline_s):
+                async with aclosing(stream.response.aiter_bytes()) as reads:
+                    async for read in reads:
+                        told += read
+                        if len(told) > _TOLD_BYTES_MAX:
+                            raise StreamLost(f"what the host tells of the model is longer than {_TOLD_BYTES_MAX} bytes")
+        finally:
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await stream.response.aclose()
+        return msgspec.json.decode(told)
+
+    async def _asked(self, request: ModelRequest, assembler: Assembler) -> ModelReply:
         await self.warm()
         model = request.model or self.options.model
         with self._faults_translated(model):
@@ -125,15 +167,20 @@ class AnthropicHost:
                 stream=True,
                 stream_cls=self._sdk.AsyncStream[object],
             )
-            return await self._read(stream.response, sink, model=model)
+            try:
+                return await self._read(stream.response, assembler, model=model)
+            finally:
+                assembler.break_off()
 
-    async def _read(self, response: Any, sink: ReplySink, *, model: str) -> ModelReply:
+    async def _read(self, response: Any, assembler: Assembler, *, model: str) -> ModelReply:
         """Read the stream to its end, and close it whatever happens."""
-        assembler, splitter, deadline_s = Assembler(sink), EventSplitter(), self.options.progress_deadline_s
+        splitter, deadline_s, size_bytes = EventSplitter(), self.options.progress_deadline_s, 0
         try:
             with anyio.fail_after(deadline_s) as scope:
                 async with aclosing(response.aiter_bytes()) as reads:
                     async for read in reads:
+                        if (size_bytes := size_bytes + len(read)) > _REPLY_BYTES_MAX:
+                            raise StreamLost(f"the stream is longer than {_REPLY_BYTES_MAX} bytes")
                         if not self._take(splitter.take(read), assembler, model=model):
                             continue
                         self._circuit.succeeded()
@@ -142,12 +189,15 @@ class AnthropicHost:
                         # To move a timer costs more than to read an event; so it is moved when it is worth it.
                         if abs((now_s := anyio.current_time()) + allowed_s - scope.deadline) > _SLACK * allowed_s:
                             scope.deadline = now_s + allowed_s
-        except (TimeoutError, importlib.import_module("httpx2").HTTPError):
-            if not assembler.is_over:
+        except (TimeoutError, StreamLost, importlib.import_module("httpx2").HTTPError, *_UNREADABLE):
+            if not assembler.is_over:  # what goes wrong behind a whole reply is no matter
                 raise
         finally:
             with anyio.move_on_after(_CLOSE_S, shield=True):
                 await response.aclose()
+        if not assembler.has_begun:
+            what = response.headers.get("content-type") or "something"
+            raise StreamLost(f"{self.options.base_url} answered {what}, and no reply in it")
         return assembler.reply(request_id=response.headers.get("request-id", ""))
 
     def _take(self, events: Sequence[ServerEvent], assembler: Assembler, *, model: str) -> bool:
@@ -156,39 +206,65 @@ class AnthropicHost:
         try:
             for event in events:
                 if event.name == b"error" and not assembler.is_over:
-                    raise self._fault(200, _decoded(event.data), {}, model=model)
+                    raise ErrorTold(event.data)
                 is_progress = assembler.take(event.data) or is_progress
         except ErrorTold as told:
-            raise self._fault(200, _decoded(told.data), {}, model=model) from None
+            raise self._fault(200, told.data, {}, model=model) from None
         finally:
             assembler.hand_on()
         return is_progress
 
     @contextmanager
     def _faults_translated(self, model: str) -> Iterator[None]:
-        """Raises: ProviderError: in place of whatever the SDK and the library below it raise."""
+        """Raises: ProviderError: in place of whatever the SDK and the libraries below it raise."""
         sdk, httpx = self._sdk, importlib.import_module("httpx2")  # loaded with the SDK
         try:
             yield
-        except sdk.APIStatusError as exc:
-            raise self._fault(exc.status_code, exc.body, exc.response.headers, model=model) from exc
-        except sdk.APIConnectionError as exc:
-            raise ProviderUnavailable(f"{self.options.base_url} cannot be reached: {_root(exc)}") from exc
-        except sdk.AnthropicError as exc:
-            raise ProviderUnavailable(f"{self.options.base_url} answered something else: {exc}") from exc
-        except httpx.HTTPError as exc:
-            raise StreamLost(f"the stream broke: {_root(exc)}") from exc
-        except TimeoutError as exc:
-            raise StreamLost(f"no progress within {self.options.progress_deadline_s:g} s") from exc
-        except ValueError as exc:  # of JSON and of UTF-8 alike
-            raise StreamLost(f"the answer of {self.options.base_url} cannot be read: {exc}") from exc
+        except (ProviderError, sdk.AnthropicError, httpx.HTTPError, TimeoutError, *_UNREADABLE) as exc:
+            fault = self._fault_from(exc, model=model)
+            raise type(fault)(self._wording.told(str(fault)), retry_after_s=fault.retry_after_s) from exc
 
-    def _fault(self, status: int, body: object, headers: Any, *, model: str) -> ProviderError:
+    def _fault_from(self, exc: Exception, *, model: str) -> ProviderError:
+        sdk, httpx, url = self._sdk, importlib.import_module("httpx2"), self.options.base_url
+        match exc:
+            case ProviderError():
+                return exc
+            case sdk.APIStatusError():
+                return self._fault(exc.status_code, exc.response.content, exc.response.headers, model=model)
+            case sdk.APITimeoutError() if isinstance(exc.__cause__, httpx.ConnectTimeout):
+                return ProviderUnavailable(f"{url} cannot be reached within {self.options.connect_deadline_s:g} s")
+            case sdk.APITimeoutError():
+                return ProviderUnavailable(f"{url} did not answer within {self.options.progress_deadline_s:g} s")
+            case sdk.APIConnectionError():
+                return ProviderUnavailable(f"{url} cannot be reached: {_root(exc)}")
+            case sdk.AnthropicError():
+                return ProviderUnavailable(f"{url} answered something else: {exc}")
+            case httpx.HTTPError():
+                return StreamLost(f"the stream broke: {_root(exc)}")
+            case TimeoutError():
+                return StreamLost(f"no progress within {self.options.progress_deadline_s:g} s")
+            case _:
+                return StreamLost(f"the answer of {url} cannot be read: {_root(exc)}")
+
+    def _fault(self, status: int, body: bytes, headers: Any, *, model: str) -> ProviderError:
         return fault_of(status=status, body=body, headers=headers, model=model, now_us=self._clock.now_us())
+
+    def _worded_reply(self, reply: ModelReply) -> ModelReply:
+        """What of it goes on record beside its blocks holds no key, either."""
+        told = self._wording.told
+        return msgspec.structs.replace(
+            reply,
+            stop_reason=told(reply.stop_reason, chars_max=WORD_CHARS_MAX),
+            model=told(reply.model, chars_max=NAME_CHARS_MAX),
+            request_id=told(reply.request_id, chars_max=NAME_CHARS_MAX),
+            dropped=tuple(told(type_, chars_max=WORD_CHARS_MAX) for type_ in reply.dropped),
+        )
 
     def _loaded(self) -> tuple[Any, Any]:
         """The SDK and a client; slow, in a thread."""
-        sdk, options = importlib.import_module("anthropic"), self.options
+        sdk, httpx, options = importlib.import_module("anthropic"), importlib.import_module("httpx2"), self.options
+        # A variable makes it log whole requests, and so what people wrote.
+        logging.getLogger(sdk.__name__).setLevel(logging.WARNING)
         timeout = sdk.Timeout(options.progress_deadline_s, connect=options.connect_deadline_s)
         # Where there is no TLS, loading the certificates is a tenth of a second for nothing.
         has_tls = options.base_url.startswith("https://") or options.proxy.startswith("https://")
@@ -203,6 +279,7 @@ class AnthropicHost:
                 verify=has_tls,
                 follow_redirects=False,
                 timeout=timeout,
+                event_hooks={"response": [partial(bound_error, httpx=httpx)]},
             ),
         )
         return sdk, client
@@ -219,13 +296,6 @@ def _is_this_machine(url: str) -> bool:
 
 def _root(exc: BaseException) -> str:
     """The innermost cause in words: the SDK's own say little more than that something failed."""
-    while (cause := exc.__cause__ or exc.__context__) is not None:
+    while isinstance(cause := exc.__cause__ or exc.__context__, Exception):  # a deadline's cancellation says nothing
         exc = cause
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-
-
-def _decoded(data: bytes) -> object:
-    try:
-        return json.loads(data)
-    except ValueError:
-        return data.decode(errors="replace")

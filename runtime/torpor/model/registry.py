@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -145,7 +146,12 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
             raise ConfigError(where, key=f"model.{key}", found=found, expected=expected)
     for key, url in (("base_url", options.base_url), ("proxy", options.proxy or "http://")):
         if not url.startswith(("http://", "https://")):
-            raise ConfigError(where, key=f"model.{key}", found=url, expected="a URL of http or https")
+            found = url.rpartition("@")[2]  # the rest may be a password
+            raise ConfigError(where, key=f"model.{key}", found=found, expected="a URL of http or https")
+    if "@" in urlsplit(options.base_url).netloc:
+        # It is told in errors, and the key would give way to what stands there.
+        expected = "a URL without user and password; the key comes from model.key_env or model.key_file"
+        raise ConfigError(where, key="model.base_url", found="one with a user", expected=expected)
     return options
 
 

@@ -293,21 +293,12 @@ def test_a_turn_that_is_cut_without_a_word_merges_with_the_next_message() -> Non
     assert said(state) == [("user", ["message 1", "[note]", "message 2"])]
 
 
-FAILED = TurnFailed(turn=1, code="crashed", detail="", note=NOTE, offers=(Offer.CONTINUE, Offer.RETRY))
-
-
-def test_what_a_failed_turn_offers_stands_until_the_next_message() -> None:
-    state = after(asked(), FAILED)
+def test_what_a_failed_turn_offers_stands_until_the_next_message_and_not_where_one_waits() -> None:
+    failed = TurnFailed(turn=1, code="crashed", detail="", note=NOTE, offers=(Offer.CONTINUE, Offer.RETRY))
+    state = after(asked(), failed)
     assert state.offers == (Offer.CONTINUE, Offer.RETRY)
     assert [after(state, message(2, when_busy)).offers for when_busy in WhenBusy] == [()] * len(WhenBusy)
-    assert after(state, message(2), prepared(2, 2)).offers == ()
-
-
-def test_a_failed_turn_offers_nothing_where_a_message_waits_already() -> None:
-    assert after(asked(), message(2), FAILED).offers == ()
-
-
-def test_a_turn_that_ends_otherwise_offers_nothing() -> None:
+    assert after(asked(), message(2), failed).offers == ()
     assert after(asked(), TurnCancelled(turn=1, reason="client", note=NOTE)).offers == ()
 
 

@@ -1,6 +1,6 @@
 """What a host's error answers are called here."""
 
-from typing import Any
+import json
 
 import pytest
 
@@ -23,7 +23,7 @@ NOW_US = 1_764_500_000_000_000  # 2025-11-30 10:53:20 UTC
 
 
 def fault(status: int, kind: str = "", message: str = "why", **headers: str) -> ProviderError:
-    body: Any = {"type": "error", "error": {"type": kind, "message": message}} if kind else None
+    body = json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode() if kind else b""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return fault_of(status=status, body=body, headers=named, model="m", now_us=NOW_US)
 
@@ -93,19 +93,35 @@ def test_a_model_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (None, "no message"),
-        ("<h1>502 Bad Gateway</h1>", "<h1>502 Bad Gateway</h1>"),
-        ("x" * 900, "x" * 500),
-        ({"error": "broken"}, "broken"),
-        ({"detail": "broken"}, "{'detail': 'broken'}"),
-        ({"error": {}}, "no message"),
-        ({"error": {"type": None, "message": None}}, "no message"),
-        ({"error": {"type": "api_error", "message": "why"}}, "why"),
+        (b"", "no message"),
+        (b" \n", "no message"),
+        (b"<h1>502 Bad Gateway</h1>", "<h1>502 Bad Gateway</h1>"),
+        (b"\xff bad", "\N{REPLACEMENT CHARACTER} bad"),
+        (b"[" * 100_000, "[" * 100_000),
+        (b'{"error": "broken"}', "broken"),
+        (b'{"error": ""}', "no message"),
+        (b'{"detail": "broken"}', '{"detail": "broken"}'),
+        (b'["broken"]', '["broken"]'),
+        (b'{"error": {}}', "no message"),
+        (b'{"error": {"type": null, "message": null}}', "no message"),
+        (b'{"error": {"type": 5, "message": {"a": 1}}}', '{"error": {"type": 5, "message": {"a": 1}}}'),
+        (b'{"error": {"type": "api_error", "message": "why"}}', "why"),
     ],
 )
-def test_whatever_came_in_place_of_the_envelope_is_told(body: object, told: str) -> None:
+def test_whatever_came_in_place_of_the_envelope_is_told(body: bytes, told: str) -> None:
     found = fault_of(status=503, body=body, headers={}, model="m", now_us=NOW_US)
     assert (type(found), str(found)) == (ProviderUnavailable, told)
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [({"location": "http://elsewhere/"}, "redirects to http://elsewhere/"), ({}, "an address that it does not tell")],
+)
+def test_a_redirect_names_its_place_and_is_not_asked_again(headers: dict[str, str], told: str) -> None:
+    found = fault_of(status=307, body=b"", headers=headers, model="m", now_us=NOW_US)
+    assert (type(found), found.retry) == (RequestInvalid, Retry.NEVER)
+    assert told in str(found)
+    assert "model.base_url" in str(found)
 
 
 def test_what_may_pass_may_be_asked_again_and_nothing_else() -> None:
@@ -134,6 +150,9 @@ def test_the_hosts_wish_to_wait_comes_along() -> None:
         ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
         ({"retry-after": "Sun, 30 Nov 2025 10:53:25 GMT"}, 5.0),
         ({"retry-after": "Sun, 30 Nov 2025 10:53:15 GMT"}, 0.0),
+        ({"retry-after": "Sun, 30 Nov 2025 10:53:25 -0000"}, 5.0),
+        ({"retry-after": "1 Jan 99999999999999999999 1:1:1 -0000"}, None),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),

@@ -13,6 +13,17 @@ FIRST = {"effort": "high", "thinking": {"type": "adaptive"}}
 FIRST_FIELDS = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
 
 
+@pytest.mark.parametrize("url", ["https://ann:s3cret@host/v1", "https://s3cret@host"])
+def test_a_host_with_a_password_is_refused_and_the_password_told_to_nobody(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"model\.base_url.*key_file") as refused:
+        options(base_url=url)
+    assert "s3cret" not in str(refused.value)
+    with pytest.raises(ConfigError, match="a URL of http or https") as refused:
+        options(proxy=url.replace("https", "socks"))
+    assert "s3cret" not in str(refused.value)
+    assert options(proxy=url).proxy == url
+
+
 def options(**table: Any) -> AnthropicOptions:
     return anthropic_options({"kind": "anthropic", "model": "first", **table}, where="config/agents/a.toml")
 
