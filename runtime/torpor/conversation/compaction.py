@@ -30,6 +30,8 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.records.blocks import Block, result_of
 from torpor.records.journal import FoldReason
 
+OLDER_SHARE: Final = 0.5
+"""Of a profile's allotment for the conversation: less than this is not folded for its sake."""
 KEPT_TURNS: Final = 2
 """Turns before the running one that stay as they were said."""
 WORTH_SHORTENING: Final = 2
@@ -169,12 +171,20 @@ def _is_worth_folding(
     state: ConversationState, *, tokens: int, history_bytes: int, window: Window, options: CompactionOptions
 ) -> bool:
     threshold = min(options.threshold_share * window.budget_tokens, window.limit_tokens)
+    # Turns that stay may exceed the allotment alone; then each new turn would be folded at once, for little.
+    is_much_older = tokens_of_bytes(_older_bytes(state)) >= OLDER_SHARE * window.conversation_tokens
     return (
         tokens > threshold
-        or 0 < window.conversation_tokens < tokens_of_bytes(history_bytes)
+        or (0 < window.conversation_tokens < tokens_of_bytes(history_bytes) and is_much_older)
         or 0 < window.messages_max < state.messages
         or 0 < window.exchanges_max < len(state.starts)
     )
+
+
+def _older_bytes(state: ConversationState) -> int:
+    """Size of what was said before the turns that stay, the summary left out."""
+    kept = kept_starts(state)
+    return kept[0].size_bytes - state.starts[0].size_bytes if kept else 0
 
 
 def _may_summarise(state: ConversationState, turn: TurnState, *, options: CompactionOptions, now_us: int) -> bool:

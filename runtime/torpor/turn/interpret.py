@@ -128,6 +128,7 @@ class Interpreter:
         self._strays = strays
         self._land_soon = land_soon
         self._recovers = recovers
+        self._is_ready = False
         self._scope: anyio.CancelScope | None = None
         self._stopping = ""
         self._waited_for = ""
@@ -268,10 +269,27 @@ class Interpreter:
         if isinstance(step, CallModel):
             if step.not_before_us and await self._has_waited(step):
                 return
+            if may_repeat and not self._is_ready:
+                await self._make_ready(self._agent)
+                return
             self._recovers = False
             await self._call_model(step, self._agent, may_repeat=may_repeat)
         else:
             await self._run_tools(step, self._agent)
+
+    async def _make_ready(self, agent: Agent) -> None:
+        """Loading comes before the attempt is on record: a process that dies meanwhile has not asked anything.
+
+        Whatever came in that time is looked at first.
+        """
+        with anyio.CancelScope() as self._scope:
+            with anyio.move_on_after(self._options.model_deadline_s):
+                try:
+                    await agent.model.warm()
+                except ProviderError as exc:  # which the call tells as well
+                    _log.debug("model.not_ready", code=exc.code)
+            self._is_ready = True
+        self._scope = None
 
     async def _compact(self, step: Compact, agent: Agent) -> None:
         """Replace a part of the view. The attempt is on record first: a summary that kills its process is given up."""
@@ -302,7 +320,11 @@ class Interpreter:
         options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
         if step.reason is FoldReason.SHORTENED:
             return shortened(state, options=options, before_tokens=step.tokens)
-        if step.reason is FoldReason.SUMMARY and agent.summariser is not None:
+        asks = step.reason is FoldReason.SUMMARY or (
+            # What was said last is worth more words than its beginnings, if there is anybody to find them.
+            step.reason is FoldReason.EVERYTHING and not _turn_of(state).has_fold_failed
+        )
+        if asks and agent.summariser is not None:
             fold = HistoryFold(agent.summariser, options=options, limiter=self._limiter, skills=skills)
             return await fold.record(state, step)
         return folded(

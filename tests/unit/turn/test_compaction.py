@@ -104,3 +104,24 @@ async def test_a_host_that_finds_the_shorter_request_too_long_as_well_ends_the_t
         finished = await engine.records_of(TurnFinished)
     assert failed.code == ContextTooLong.code
     assert len(finished) == 4
+
+
+async def test_a_summariser_is_asked_for_the_last_turns_too_before_they_go_by_their_beginnings() -> None:
+    summariser = PlayedModel([says(SUMMARY)] * 9)
+    async with running_engine(profile=SMALL, summariser=summariser) as engine:
+        for number in range(2):
+            await engine.ask(f"{number} " + "z" * 5_000)
+        await engine.ask("w" * 9_000)
+        replaced = await engine.records_of(ContextReplaced)
+    assert [record.reason for record in replaced] == [FoldReason.EVERYTHING]
+    assert replaced[0].calls
+    assert replaced[0].summary.facts == ("the user counts",)
+
+
+async def test_turns_that_stay_and_exceed_the_allotment_alone_are_not_folded_over_and_over() -> None:
+    profile = Profile(budget_tokens=8_000, conversation_tokens=1_500, headroom_tokens=500)
+    async with running_engine(profile=profile) as engine:
+        for number in range(12):
+            await engine.ask(f"{number} " + "z" * 900)
+        replaced = await engine.records_of(ContextReplaced)
+    assert 2 <= len(replaced) <= 7
