@@ -85,6 +85,8 @@ class InstantModel:
     def request_fields(self) -> dict[str, Any]:
         return {}
 
+    async def warm(self) -> None: ...
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         turn, round_, _ = request.call.split("-")
         await anyio.sleep(self._latency_s)

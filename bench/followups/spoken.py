@@ -89,6 +89,8 @@ class RecordedAssistant:
     def request_fields(self) -> dict[str, Any]:
         return {}
 
+    async def warm(self) -> None: ...
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """Raises: AssertionError: a host would refuse the request."""
         body = request_body(request.preamble, request.view, live=request.live)

@@ -183,6 +183,9 @@ class Counted:
     def request_fields(self) -> Mapping[str, Any]:
         return self._model.request_fields()
 
+    async def warm(self) -> None:
+        await self._model.warm()
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """See ``contract.Model``."""
         self.calls += 1

@@ -59,6 +59,8 @@ class SimModel:
     def request_fields(self) -> dict[str, Any]:
         return {}
 
+    async def warm(self) -> None: ...
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         life, world = self._life, self._life.world
         call = self._noted(request)

@@ -173,6 +173,8 @@ class PlayedModel:
     def request_fields(self) -> dict[str, Any]:
         return {}
 
+    async def warm(self) -> None: ...
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         body = msgspec.json.decode(request_body(request.preamble, request.view, live=request.live), type=dict[str, Any])
         self.requests.append(body)

@@ -28,6 +28,9 @@ class LoggingModel:
     def request_fields(self) -> Mapping[str, Any]:
         return self._model.request_fields()
 
+    async def warm(self) -> None:
+        await self._model.warm()
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
         body = json.loads(request_body(request.preamble, request.view, live=request.live))

@@ -51,6 +51,8 @@ class ObedientModel:
     def request_fields(self) -> dict[str, Any]:
         return {}
 
+    async def warm(self) -> None: ...
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         messages = json.loads(request.view.messages())
         blocks, stop_reason = await self._said(messages, sink)

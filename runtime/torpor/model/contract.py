@@ -64,6 +64,10 @@ class Model(Protocol):
         """Fields of every request that this host's options ask for, such as ``thinking``; part of the preamble."""
         ...
 
+    async def warm(self) -> None:
+        """Be ready to ask; ``reply`` waits for it as well. Raises: ProviderError: it never will be."""
+        ...
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """Ask once. Raises: ProviderError: the host gave no complete reply; the sink holds what came."""
         ...

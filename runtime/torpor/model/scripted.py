@@ -174,6 +174,9 @@ class ScriptedModel:
     def request_fields(self) -> Mapping[str, Any]:
         return {}
 
+    async def warm(self) -> None:
+        """See the contract."""
+
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         """See ``contract.Model``. Raises: ProviderError: the script says so."""
         performance = _Performance(request.call, sink)
