@@ -105,10 +105,26 @@ def test_failed_turn_has_its_own_exit_code(server: ServerProcess, torpor: Comman
 
     assert done.stdout.startswith("I was about to answer")
     assert done.stderr.startswith("torpor: turn 1 failed, model_unavailable: the rehearsal failed")
+    assert "doctor` tells whether the host can be reached" in done.stderr
     assert "--resume continue --conversation fails has the reply go on" in done.stderr
     (facts,) = torpor.facts("send", "--resume", "continue", "--conversation", "fails")
     assert facts["outcome"] == "finished"
     assert "needs --conversation" in torpor.run("send", "--resume", "retry", code=2).stderr
+
+
+def test_send_says_that_a_model_that_failed_is_asked_again_and_the_log_that_it_gave_up(
+    torpor: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurried = Command(torpor.directory, TORPOR__RETRY__BASE_S="0.01", TORPOR__RETRY__RETRIES_MAX="2")
+    with hurried.serving("--data", str(tmp_path / "data")) as server:
+        done = hurried.run("send", "Please fail again and again", *server.where, code=3)
+
+    asked, *_ = [line for line in done.stderr.splitlines() if "asked again" in line]
+    assert asked == "torpor: the model failed, model_unavailable; it is asked again at once"
+    assert done.stderr.count("asked again") == 2
+    (failed,) = [line for line in capfd.readouterr().err.splitlines() if "turn.failed" in line]
+    assert "agent=clinic" in failed
+    assert "code=model_unavailable" in failed
 
 
 def test_steered_message_is_answered_by_the_turn_that_it_joins_or_starts(
@@ -184,6 +200,8 @@ def test_people_see_their_own_conversations_and_operators_all(server: ServerProc
         (["send", "hi", "--conversation", "a b"], 1, "torpor: conversation 'a b' is not a name"),
         (["send", "hi", "--conversation", "x", "--agent", "nobody"], 1, "torpor: no agent 'nobody' in this home"),
         (["send"], 2, "torpor: missing argument 'TEXT'; see `torpor send --help`"),
+        (["send", ""], 2, "torpor: the TEXT is empty, expected words, or - to read standard input"),
+        (["chat", "--conversation", "x y"], 1, "torpor: conversation 'x y' is not a name"),
         (["serve", "--port", "99999"], 2, "torpor: invalid value for '--port': 99999 is not in the range"),
     ],
 )
@@ -228,7 +246,9 @@ def test_check_tells_what_is_wrong_with_agents_scripts_and_tools(tmp_path: Path)
     findings = torpor.facts("config", "check", "--home", "home", code=1)
 
     wrong = {finding["name"]: finding["detail"] for finding in findings if not finding["ok"]}
-    assert wrong["config/agents/clinic.toml"] == "allows fly, which no file in tools/ declares"
+    (doubtful,) = [finding for finding in findings if finding["doubtful"] and finding["part"] == "agent"]
+    assert doubtful["detail"].startswith("tools names fly, which this home has not; ")
+    assert wrong["config/rehearsals/clinic.toml"] == "calls record_payment, which its agent has not"
     assert wrong["config/agents/dreamer.toml"] == "model.kind is 'oracle', expected one of anthropic, local, scripted"
     assert "nothing_like_it" in wrong["tools/broken.py:1"]
     assert len(wrong) == 3

@@ -6,7 +6,7 @@ waited for it run, in that order. When it fails, everything folded ahead is wort
 on and the actor reloads or stops.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -19,7 +19,7 @@ from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
 from torpor.errors import InvariantBroken, StoreError, StoreUnavailable, WrongSequence
 from torpor.records.commands import Receipt
 from torpor.records.ids import JOB_ID, ConversationKey, MessageId
-from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, MessageReceived
+from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, MessageReceived, TurnFailed
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Job, Lease, Store, Ticket
 
@@ -206,6 +206,7 @@ class Journal:
         self._forget_receipts()
         if flight.public:
             self._bus.publish(self._key, flight.public)
+            self._log_failures(flight.public)
         if flight.has_jobs:
             self._jobs_added()
         if self._effects:
@@ -213,6 +214,18 @@ class Journal:
             self._effects = [(seq, effect) for seq, effect in self._effects if seq > flight.seq]
             for effect in due:
                 effect()
+
+    def _log_failures(self, records: Sequence[JournalRecord]) -> None:
+        """One line for each turn that failed, whatever ended it; the detail may hold words of the conversation."""
+        for record in records:
+            if isinstance(record, TurnFailed):
+                _log.warning(
+                    "turn.failed",
+                    conversation=self._key.path,
+                    agent=self._state.agent,
+                    turn=record.turn,
+                    code=record.code,
+                )
 
     def _forget_receipts(self) -> None:
         """Receipts that are durable are answered from the index."""

@@ -65,8 +65,11 @@ async def _chat(server: Server, conversation: str, agent: str) -> None:
                 on_continue=keyboard.take if keyboard else lambda: None,
             )
             lines = keyboard.lines(screen.typed) if keyboard else lines_of(source.fileno())
-            async with client.watch(conversation) as watch:
-                await session.run(watch, lines=lines)
+            try:
+                async with client.watch(conversation) as watch:
+                    await session.run(watch, lines=lines)
+            finally:
+                session = None  # what becomes of the connection from here on is our own doing
 
 
 def _write(text: str) -> None:

@@ -4,6 +4,7 @@ Lines go out as messages, items of the watch go onto the screen. A connection th
 what was sent is sent again by the client, and what was missed comes with the watch.
 """
 
+import re
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -28,6 +29,7 @@ from torpor.records.events import (
 )
 from torpor.records.journal import Offer
 
+_COMMAND: Final = re.compile(r"/[A-Za-z]+")
 _TURNS_RECALLED: Final = 2
 """Of an older conversation, shown when a chat goes on in it."""
 
@@ -135,8 +137,13 @@ class ChatSession:
         self._ask_for_more()
 
     def _say(self, line: str, tasks: anyio.abc.TaskGroup) -> None:
-        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered, where it did."""
-        offer = next((offer for offer in self._offers if line.strip() == f"/{offer}"), None)
+        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered. What else is nothing but a
+        slash and a word was meant for us and is answered here."""
+        command = line.rstrip()
+        offer = next((offer for offer in self._offers if command == f"/{offer}"), None)
+        if offer is None and _COMMAND.fullmatch(command):
+            self._screen.note(_answer_to(command, self._offers))
+            return
         message_id = self._ids.new_id()
         self._mine.add(message_id)
         tasks.start_soon(self._send, message_id, "" if offer else line, offer)
@@ -177,6 +184,7 @@ class ChatSession:
             if not self._echoes:
                 for event in _last_turns(first.events):
                     self._on_event(event)
+            self._offers = _offers_of(first.events)
             self._is_running = first.status.state == "running"
         self._ask_for_more()
 
@@ -223,9 +231,31 @@ class ChatSession:
         """The server could not go on from where this chat was."""
         self._screen.note("the conversation was loaded anew, some of it may be missing here")
         self._turn_over()
+        self._offers = _offers_of(item.events)
         self._is_running = item.status.state == "running"
         if not self._is_running and not item.status.waiting:
             self._mine.clear()
+
+
+def _answer_to(command: str, offers: Sequence[Offer]) -> str:
+    """What a slash and a word that do nothing now are answered."""
+    if command == "/help":
+        taken = " or ".join(f"/{offer}" for offer in offers)
+        now = f"{taken} takes up the turn that failed; " if offers else ""
+        return f"{now}Ctrl-C cancels the running turn, Ctrl-D leaves; every other line is a message to the agent"
+    if command.removeprefix("/") in {offer.value for offer in Offer}:
+        return f"nothing to {command.removeprefix('/')}, since the last turn did not offer it"
+    return f"there is no {command}, only /help; with a blank before it, it is a message to the agent"
+
+
+def _offers_of(events: Sequence[AnyEvent]) -> tuple[Offer, ...]:
+    """What the last turn offered, if it failed."""
+    for event in reversed(events):
+        if isinstance(event, TurnFailedEvent):
+            return event.offers
+        if isinstance(event, TurnStartedEvent | TurnFinishedEvent | TurnCancelledEvent | TurnRefusedEvent):
+            return ()
+    return ()
 
 
 def _last_turns(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:

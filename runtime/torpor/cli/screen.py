@@ -9,6 +9,7 @@ whole below it.
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
 from torpor.cli.line_editor import width
 from torpor.conversation.text import clean
 from torpor.records.events import (
@@ -60,6 +61,8 @@ class Screen:
         self._call = ""
         self._shown = ""
         """Of the reply being written, as far as it stands on the screen."""
+        self._has_spoken = False
+        """Whether the agent has said something in this turn."""
         self._at_line_start = True
         self._at_prompt = False
         """Whether the prompt, and what is typed behind it, is what stands there last."""
@@ -140,8 +143,10 @@ class Screen:
     def event(self, event: AnyEvent) -> None:
         """Show what happened; what a person said is shown by ``said``."""
         match event:
-            case MessageReceivedEvent() | TurnStartedEvent() | ContextChangedEvent() | LiveContextReplacedEvent():
+            case MessageReceivedEvent() | ContextChangedEvent() | LiveContextReplacedEvent():
                 pass
+            case TurnStartedEvent():
+                self._has_spoken = False
             case ContextReplacedEvent():
                 self.note(f"earlier turns are a summary now, {event.reason.value}")
             case CompactionFailedEvent():
@@ -152,6 +157,8 @@ class Screen:
                 self._line(f"  · skill {event.skill}")
             case ReplyFinishedEvent():
                 self._complete(event.text, call=event.call)
+                if event.stop_reason in CUT_SHORT and not event.tool_calls:
+                    self.note(IS_CUT)
             case ToolStartedEvent():
                 self._line(f"  · {event.name} ({event.effect.value})")
             case ToolFinishedEvent():
@@ -165,18 +172,25 @@ class Screen:
                 self.note(_CUT_BY.get(event.reason, f"cancelled, {event.reason}"))
             case TurnFailedEvent():
                 self._complete(event.text, call=self._call)
-                self.note(f"failed, {event.code}: {event.detail}")
+                self.note(f"failed, {event.code}: {one_line(event.detail)}")
+                if told := remedy(event.code, program="torpor"):
+                    self.note(told)
                 if event.offers:
                     self.note(f"type {' or '.join(f'/{offer}' for offer in event.offers)} to go on from here")
             case TurnRefusedEvent():
-                self._fresh_line()
-                self.note(f"{event.detail}; the message was taken out of the conversation")
+                self._withdraw(event.detail)
             case ModelFailedEvent():
-                if event.retry_at_us:
-                    other = f", then of {event.next_model}" if event.next_model else ""
-                    self.note(f"the model failed, {event.code}; it is asked again{other}")
+                if told := asked_again(event):
+                    self.note(told)
             case _:
                 assert_never(event)
+
+    def _withdraw(self, why: str) -> None:
+        """What stands on a terminal, or has left through a pipe, cannot be taken back; so it is said that it counts no
+        more."""
+        self._call, self._shown = "", ""
+        withdrawn = "what it said above is withdrawn, and " if self._has_spoken else ""
+        self.note(f"{why}; {withdrawn}the message was taken out of the conversation")
 
     def _complete(self, text: str, *, call: str) -> None:
         """Bring the reply on the screen to its end; ``text`` is all of it."""
@@ -195,6 +209,7 @@ class Screen:
             self._fresh_line()
         self._put(clean(text).text)
         self._shown += text
+        self._has_spoken = True
 
     def _line(self, text: str) -> None:
         self._fresh_line()

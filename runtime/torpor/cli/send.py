@@ -7,6 +7,7 @@ import anyio
 import click
 import msgspec
 
+from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
 from torpor.cli.folders import where
 from torpor.cli.output import json_option, print_json, program
 from torpor.cli.patience import Patience
@@ -34,7 +35,7 @@ _OFFERED: Final = {
 
 
 @click.command(short_help="Send one message and print the reply.")
-@click.argument("text", default="")
+@click.argument("text", default=None, required=False)
 @click.option("--conversation", metavar="ID", show_default="a new one", help="Where to; made when it is not there.")
 @click.option("--agent", default="", metavar="NAME", show_default="the home's", help="Of a conversation that is made.")
 @click.option(
@@ -85,7 +86,7 @@ _OFFERED: Final = {
 @json_option
 def command(
     *,
-    text: str,
+    text: str | None,
     conversation: str | None,
     agent: str,
     when_busy: str,
@@ -104,13 +105,15 @@ def command(
     Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 5 the model refused, 1
     anything else that went wrong, 2 used wrongly.
     """
-    if not text and resume is None:
+    if text is None and resume is None:
         raise click.UsageError("Missing argument 'TEXT'.")
+    if text == "" and resume is None:
+        raise click.UsageError("the TEXT is empty, expected words, or - to read standard input.")
     if resume is not None and conversation is None:
         raise click.UsageError("--resume needs --conversation.")
     if message_id is not None and conversation is None:
         raise click.UsageError("--message-id needs --conversation.")
-    message = standard_input().read() if text == "-" else text
+    message = standard_input().read() if text == "-" else text or ""
     name = conversation or f"c-{RandomIds().new_id()[:8]}"
     sending = _Sending(
         name,
@@ -185,7 +188,10 @@ async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Even
         turn = AnsweringTurn(sending.message_id, accepted_at=receipt.event, steers=steers)
         turn.take(_events(first))  # where an earlier attempt under the same id was answered already
         while turn.ending is None:
+            known = len(turn.waits)
             turn.take(_events(await anext(watch)))
+            for wait in filter(None, map(asked_again, turn.waits[known:])):
+                _say(wait)
     if not turn.is_certain:
         await _settle(client, name, turn)
     return turn
@@ -224,6 +230,7 @@ def _facts(sending: _Sending, turn: AnsweringTurn) -> dict[str, Any]:
         "tools": turn.tools,
         "code": turn.code,
         "detail": turn.detail,
+        "stop_reason": turn.stop_reason,
         "offers": turn.offers,
     }
 
@@ -235,10 +242,14 @@ def _show(turn: AnsweringTurn, name: str) -> None:
         case Ending.CANCELLED:
             _say(f"turn {turn.turn} was cancelled ({turn.detail})")
         case Ending.FAILED:
-            _say(f"turn {turn.turn} failed, {turn.code}: {turn.detail}")
+            _say(f"turn {turn.turn} failed, {turn.code}: {one_line(turn.detail)}")
+            if told := remedy(turn.code, program=program()):
+                _say(told)
             for offer in turn.offers:
                 _say(f"--resume {offer} --conversation {name} {_OFFERED[offer]}")
         case Ending.REFUSED:
             _say(f"turn {turn.turn} was refused: {turn.detail}")
+        case Ending.FINISHED if turn.stop_reason in CUT_SHORT:
+            _say(IS_CUT)
         case _:
             pass

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from torpor.records.events import (
     AnyEvent,
+    ModelFailedEvent,
     ReplyFinishedEvent,
     ToolFinishedEvent,
     TurnCancelledEvent,
@@ -47,6 +48,10 @@ class AnsweringTurn:
         self.detail = ""
         """Why it was cancelled, refused, or failed."""
         self.offers: tuple[Offer, ...] = ()
+        self.stop_reason = ""
+        """Of the last reply, in the host's word."""
+        self.waits: list[ModelFailedEvent] = []
+        """Model calls that failed, in order."""
 
     @property
     def is_certain(self) -> bool:
@@ -68,7 +73,9 @@ class AnsweringTurn:
             return
         match event:
             case ReplyFinishedEvent():
-                self.text = event.text
+                self.text, self.stop_reason = event.text, event.stop_reason
+            case ModelFailedEvent():
+                self.waits.append(event)
             case ToolFinishedEvent():
                 self.tools.append({"name": event.name, "outcome": event.outcome.value})
             case TurnFinishedEvent():
@@ -89,3 +96,4 @@ class AnsweringTurn:
     def _begin(self, turn: int) -> None:
         if turn != self.turn:
             self.turn, self.text, self.tools, self.ending = turn, "", [], None
+            self.stop_reason, self.waits = "", []

@@ -1,7 +1,8 @@
 """What went wrong at a Messages API host, as one of the engine's errors.
 
 Decided by status and ``error.type``, which are the contract; wording only where there is nothing else: a request that
-is too long is a 400 like any other. Faults inside a stream come with status 200 and are told by their type alone.
+is too long, and an account without credit, is a 400 like any other. Faults inside a stream come with status 200 and are
+told by their type alone.
 """
 
 import email.utils
@@ -23,6 +24,7 @@ from torpor.errors import (
 )
 
 _TOO_LONG: Final = ("prompt is too long", "exceed context limit")
+_NO_CREDIT: Final = ("reached your specified API usage limits", "credit balance is too low")
 _WAIT_S_MAX: Final = 1e9
 _NO_MESSAGE: Final = "no message"
 _TYPES_BY_STATUS: Final = {
@@ -64,6 +66,8 @@ def fault_of(*, status: int, body: bytes, headers: Mapping[str, str], model: str
             return ContextTooLong(message)
         case "request_too_large":
             return RequestTooLarge(message)
+        case "invalid_request_error" if any(words in message for words in _NO_CREDIT):
+            return BillingRefused(message)
         case "invalid_request_error" if any(words in message for words in _TOO_LONG):
             return ContextTooLong(message)
     if kind == "invalid_request_error" or (400 <= status < 500 and status not in {408, 409}):

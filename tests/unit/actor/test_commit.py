@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.doubles import CountingIds, Gate, ManualClock, calls, says, use, waits, writes
 from tests.support.engine import DEADLINE_S, KEY, Recorder, receipt_of, running_engine
@@ -36,6 +37,7 @@ from torpor.records.journal import (
     ModelReplied,
     ToolFinished,
     ToolStarted,
+    TurnFailed,
     TurnFinished,
     TurnPrepared,
 )
@@ -144,6 +146,29 @@ async def test_what_is_handed_over_is_published_when_it_lands_and_not_before() -
         await w.journal.flush()
         assert [type(record) for record in w.heard.records] == [MessageReceived]
         assert w.effects == ["accepted"]
+
+
+async def test_a_turn_that_failed_is_logged_once_it_is_durable_without_what_was_said() -> None:
+    failed = TurnFailed(turn=1, code="model_unavailable", detail="said: hello", note=text_block("[failed]"))
+    async with world() as w:
+        w.journal.add(CREATED, message(1), TurnPrepared(turn=1, messages=(MessageId("m_1"),)))
+        w.store.hold()
+        with capture_logs() as logged:
+            w.journal.add(failed)
+            await w.journal.submit()
+            assert logged == []
+            w.store.let_go()
+            await w.journal.flush()
+
+    (line,) = [entry for entry in logged if entry["event"] == "turn.failed"]
+    assert line == {
+        "event": "turn.failed",
+        "log_level": "warning",
+        "conversation": KEY.path,
+        "agent": "clerk",
+        "turn": 1,
+        "code": "model_unavailable",
+    }
 
 
 async def test_at_most_one_append_is_in_flight_and_later_records_share_the_next() -> None:

@@ -276,7 +276,7 @@ async def test_reload_in_the_middle_is_told_and_forgets_what_is_over(world: Worl
     assert world.shown == "(the conversation was loaded anew, some of it may be missing here)\n"
 
 
-async def test_what_a_failed_turn_offers_is_taken_up_by_a_word_and_is_text_at_any_other_time(world: World) -> None:
+async def test_what_a_failed_turn_offers_is_taken_up_by_a_word(world: World) -> None:
     offers = (Offer.CONTINUE, Offer.RETRY)
     failed = TurnFailedEvent(event=9, at_us=0, turn=3, code="model_stream_lost", detail="cut", offers=offers)
     world.begin()
@@ -284,16 +284,71 @@ async def test_what_a_failed_turn_offers_is_taken_up_by_a_word_and_is_text_at_an
     async with anyio.create_task_group() as tasks:
         session = world.session()
         tasks.start_soon(world.run, session)
-        world.type("/retry\n")
-        await world.until_sent(1)
         world.happen(failed)
         await world.until("type /continue or /retry to go on from here")
         world.type("/continue\n")
-        await world.until_sent(2)
+        await world.until_sent(1)
         tasks.cancel_scope.cancel()
 
-    assert [text for _, text in world.sent] == ["/retry", ""]
-    assert world.resumed == [None, Offer.CONTINUE]
+    assert [text for _, text in world.sent] == [""]
+    assert world.resumed == [Offer.CONTINUE]
+
+
+async def test_what_an_older_conversation_still_offers_can_be_taken_up(world: World) -> None:
+    failed = TurnFailedEvent(event=9, at_us=0, turn=3, code="model_stream_lost", detail="cut", offers=(Offer.RETRY,))
+    world.begin(*answered("m"), failed, state="rest")
+    world.type("/retry\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session())
+        await world.until_sent(1)
+        tasks.cancel_scope.cancel()
+
+    assert world.resumed == [Offer.RETRY]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("/retry", "(nothing to retry, since the last turn did not offer it)"),
+        ("/continue ", "(nothing to continue, since the last turn did not offer it)"),
+        ("/help", "(Ctrl-C cancels the running turn, Ctrl-D leaves; every other line is a message to the agent)"),
+        ("/frob", "(there is no /frob, only /help; with a blank before it, it is a message to the agent)"),
+    ],
+)
+async def test_a_slash_and_a_word_never_reach_the_model(world: World, line: str, answer: str) -> None:
+    world.begin(*answered("m"), state="rest")
+    world.type(f"{line}\n")
+    world.end_input()
+
+    await world.run(world.session())
+
+    assert world.sent == []
+    assert world.shown.splitlines() == [answer]
+
+
+@pytest.mark.parametrize("line", ["/etc/hosts, what is in it?", " /frob", "/ is a slash", "/retry please"])
+async def test_other_lines_with_a_slash_are_messages(world: World, line: str) -> None:
+    world.begin()
+    world.type(f"{line}\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session())
+        await world.until_sent(1)
+        tasks.cancel_scope.cancel()
+
+    assert [text for _, text in world.sent] == [line]
+
+
+async def test_help_names_what_a_failed_turn_offers(world: World) -> None:
+    failed = TurnFailedEvent(event=9, at_us=0, turn=3, code="model_stream_lost", detail="cut", offers=(Offer.RETRY,))
+    world.begin(*answered("m"), failed, state="rest")
+    world.type("/help\n")
+    world.end_input()
+
+    await world.run(world.session())
+
+    assert world.shown.startswith("(/retry takes up the turn that failed; Ctrl-C cancels")
 
 
 async def test_end_of_the_watch_is_the_end_of_the_chat(world: World) -> None:

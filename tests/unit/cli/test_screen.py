@@ -13,6 +13,7 @@ from torpor.records.events import (
     TurnCancelledEvent,
     TurnFailedEvent,
     TurnFinishedEvent,
+    TurnRefusedEvent,
     TurnStartedEvent,
 )
 from torpor.records.ids import CallId, MessageId
@@ -128,7 +129,45 @@ def test_cancelled_turn_keeps_what_was_said_and_tells_why(shown: Shown, reason: 
 def test_failed_turn_tells_why(shown: Shown) -> None:
     shown.screen.event(TurnFailedEvent(event=4, at_us=0, turn=1, code="model_unavailable", detail="no route"))
 
-    assert shown.text == "(failed, model_unavailable: no route)\n"
+    assert shown.text == (
+        "(failed, model_unavailable: no route)\n(`torpor doctor` tells whether the host can be reached)\n"
+    )
+
+
+def test_reply_that_was_cut_at_the_output_limit_says_so(shown: Shown) -> None:
+    cut = ReplyFinishedEvent(event=3, at_us=0, turn=1, call="1-1-1", text="And so", stop_reason="max_tokens")
+
+    shown.screen.event(cut)
+
+    assert shown.text.splitlines() == [
+        "And so",
+        "(the reply was cut at the output limit; ask for the rest, or raise max_tokens of the agent)",
+    ]
+
+
+def test_words_of_a_turn_that_was_refused_are_withdrawn(shown: Shown) -> None:
+    refused = TurnRefusedEvent(event=9, at_us=0, turn=1, detail="the model refused to answer")
+    shown.screen.event(TurnStartedEvent(event=2, at_us=0, turn=1, messages=()))
+    shown.screen.delta("1-1-1", offset=0, text="You take")
+
+    shown.screen.event(refused)
+    shown.screen.delta("2-1-1", offset=0, text="Hello")
+
+    assert shown.text == (
+        "You take\n(the model refused to answer; what it said above is withdrawn, and the message was taken out of the "
+        "conversation)\nHello"
+    )
+
+
+def test_refusal_without_a_word_withdraws_none(shown: Shown) -> None:
+    shown.screen.delta("1-1-1", offset=0, text="Hello")
+    shown.screen.event(reply("Hello"))
+    shown.screen.event(TurnStartedEvent(event=5, at_us=0, turn=2, messages=()))
+
+    shown.screen.event(TurnRefusedEvent(event=6, at_us=0, turn=2, detail="the model refused to answer"))
+
+    assert "withdrawn" not in shown.text
+    assert shown.text.endswith("(the model refused to answer; the message was taken out of the conversation)\n")
 
 
 class Seen:

@@ -4,6 +4,7 @@ from torpor.cli.turn_watch import AnsweringTurn, Ending
 from torpor.records.events import (
     AnyEvent,
     MessageReceivedEvent,
+    ModelFailedEvent,
     ReplyFinishedEvent,
     ToolFinishedEvent,
     TurnCancelledEvent,
@@ -48,6 +49,16 @@ def test_last_reply_of_the_turn_that_takes_the_message_is_the_answer() -> None:
     assert (turn.turn, turn.text, turn.ending) == (7, "Paid.", Ending.FINISHED)
     assert turn.tools == [{"name": "pay", "outcome": "succeeded"}]
     assert turn.is_certain
+
+
+def test_calls_that_failed_on_the_way_and_how_the_last_reply_ended_are_kept() -> None:
+    failed = ModelFailedEvent(event=3, at_us=0, turn=7, call="7-1-1", code="model_overloaded", detail="", retry_at_us=1)
+    other = ModelFailedEvent(event=4, at_us=0, turn=6, call="6-1-1", code="model_overloaded", detail="")
+    cut = ReplyFinishedEvent(event=5, at_us=0, turn=7, call="7-1-2", text="And", stop_reason="max_tokens")
+
+    turn = watched(received(1), started(2, 7), failed, other, cut, finished(6, 7))
+
+    assert (turn.waits, turn.stop_reason) == ([failed], "max_tokens")
 
 
 def test_turns_of_other_messages_are_no_answer() -> None:

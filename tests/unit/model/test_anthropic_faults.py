@@ -77,6 +77,18 @@ def test_the_status_decides_where_no_type_is_told(status: int, expected: type[Pr
 @pytest.mark.parametrize(
     "message",
     [
+        "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
+        "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.",
+    ],
+)
+def test_an_account_without_credit_is_told_by_its_words(message: str) -> None:
+    found = fault(400, "invalid_request_error", message)
+    assert (type(found), str(found)) == (BillingRefused, message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
         "prompt is too long: 214431 tokens > 200000 maximum",
         "input length and `max_tokens` exceed context limit: 196601 + 16000 > 200000",
     ],
