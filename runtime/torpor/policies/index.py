@@ -30,15 +30,19 @@ _SCORE_MIN: Final = 0.001
 _MANY: Final = 10
 """Among fewer excerpts, half of them is no measure, and every shared word counts."""
 _EMPTY: Final = """
-a about above after again all also am an and any are as at be because been before being below between both but by
-can could did do does doing down during each else even ever every few for from further get got had has have having
-he hello her here hers hi him his how i if in into is it its itself just let like may me might more most must my no
-nor not now of off ok okay on once one only or other our ours out over own please s same shall she should so some
-such t tell than thank thanks that the their them then there these they this those through to too under until up us
-very want was we were what when where which while who whom why will with would yes you your yours
+a about above after again all also am an and any anybody anyone anything are as at back be because been before being
+below between both but by can come could did do does doing down during each else even ever every everybody everyone
+everything few find for from further get give go goes going good got had has have having he hello help her here hers
+hi him his how i if in into is it its itself just know let like long look made make may me might more most must my
+name need no nobody nor not nothing now of off ok okay on once one only or other our ours out over own please s same
+say shall she should so some somebody someone something such t take tell than thank thanks that the their them then
+there these they thing things this those through time to today too under until up us very want was we were what when
+where which while who whom why will with would yes you your yours
 """
 _EMPTY_WORDS: Final = frozenset(_EMPTY.split())
 """English words that carry no meaning of their own."""
+_GREETING: Final = re.compile(r"\bgood (?:morning|afternoon|evening|day|night)\b", re.IGNORECASE)
+"""Says nothing of the time that is meant."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +92,7 @@ class PolicyIndex:
 def words_of(text: str, *, words_max: int) -> list[str]:
     """The first different words of ``text`` that mean something; letters and digits only."""
     words: dict[str, None] = {}
-    for found in _WORD.finditer(unicodedata.normalize("NFC", text)):
+    for found in _WORD.finditer(_GREETING.sub(" ", unicodedata.normalize("NFC", text))):
         word = found[0].lower()
         if word not in _EMPTY_WORDS:
             words[word] = None

@@ -10,7 +10,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     excerpts_max: Count = 4
     """Excerpts that one turn is given."""
-    score_share: Share = 0.25
+    score_share: Share = 0.5
     """What scores less than this share of the best excerpt is not given."""
     budget_tokens: Count = 2_500
     """What they may cost together, for agents whose profile grants policies no allotment."""
