@@ -11,8 +11,8 @@ Whatever a host does ends here as a reply or as a ``ProviderError`` whose text a
 
 import importlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -24,6 +24,7 @@ import structlog
 
 from torpor.clock import Clock
 from torpor.errors import ModelUnknown, ProviderError, ProviderUnavailable, StreamLost
+from torpor.model.anthropic_edge import UNREADABLE, faults_translated
 from torpor.model.anthropic_faults import fault_of
 from torpor.model.anthropic_options import AnthropicOptions, fallback_first, request_fields
 from torpor.model.anthropic_wire import WireRequests
@@ -44,8 +45,6 @@ _REPLY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of a whole stream, decompressed; a reply without end must not fill the memory."""
 _TOLD_BYTES_MAX: Final = 1024 * 1024
 """Of what a host tells about a model."""
-_UNREADABLE: Final = (ValueError, LookupError, ArithmeticError, RecursionError, AssertionError)
-"""What reading an answer ends in, here and in the libraries, when its host had something else in mind."""
 
 
 class AnthropicHost:
@@ -189,7 +188,7 @@ class AnthropicHost:
                         # To move a timer costs more than to read an event; so it is moved when it is worth it.
                         if abs((now_s := anyio.current_time()) + allowed_s - scope.deadline) > _SLACK * allowed_s:
                             scope.deadline = now_s + allowed_s
-        except (TimeoutError, StreamLost, importlib.import_module("httpx2").HTTPError, *_UNREADABLE):
+        except (TimeoutError, StreamLost, importlib.import_module("httpx2").HTTPError, *UNREADABLE):
             if not assembler.is_over:  # what goes wrong behind a whole reply is no matter
                 raise
         finally:
@@ -209,45 +208,15 @@ class AnthropicHost:
                     raise ErrorTold(event.data)
                 is_progress = assembler.take(event.data) or is_progress
         except ErrorTold as told:
-            raise self._fault(200, told.data, {}, model=model) from None
+            now_us = self._clock.now_us()
+            raise fault_of(status=200, body=told.data, headers={}, model=model, now_us=now_us) from None
         finally:
             assembler.hand_on()
         return is_progress
 
-    @contextmanager
-    def _faults_translated(self, model: str) -> Iterator[None]:
+    def _faults_translated(self, model: str) -> AbstractContextManager[None]:
         """Raises: ProviderError: in place of whatever the SDK and the libraries below it raise."""
-        sdk, httpx = self._sdk, importlib.import_module("httpx2")  # loaded with the SDK
-        try:
-            yield
-        except (ProviderError, sdk.AnthropicError, httpx.HTTPError, TimeoutError, *_UNREADABLE) as exc:
-            fault = self._fault_from(exc, model=model)
-            raise type(fault)(self._wording.told(str(fault)), retry_after_s=fault.retry_after_s) from exc
-
-    def _fault_from(self, exc: Exception, *, model: str) -> ProviderError:
-        sdk, httpx, url = self._sdk, importlib.import_module("httpx2"), self.options.base_url
-        match exc:
-            case ProviderError():
-                return exc
-            case sdk.APIStatusError():
-                return self._fault(exc.status_code, exc.response.content, exc.response.headers, model=model)
-            case sdk.APITimeoutError() if isinstance(exc.__cause__, httpx.ConnectTimeout):
-                return ProviderUnavailable(f"{url} cannot be reached within {self.options.connect_deadline_s:g} s")
-            case sdk.APITimeoutError():
-                return ProviderUnavailable(f"{url} did not answer within {self.options.progress_deadline_s:g} s")
-            case sdk.APIConnectionError():
-                return ProviderUnavailable(f"{url} cannot be reached: {_root(exc)}")
-            case sdk.AnthropicError():
-                return ProviderUnavailable(f"{url} answered something else: {exc}")
-            case httpx.HTTPError():
-                return StreamLost(f"the stream broke: {_root(exc)}")
-            case TimeoutError():
-                return StreamLost(f"no progress within {self.options.progress_deadline_s:g} s")
-            case _:
-                return StreamLost(f"the answer of {url} cannot be read: {_root(exc)}")
-
-    def _fault(self, status: int, body: bytes, headers: Any, *, model: str) -> ProviderError:
-        return fault_of(status=status, body=body, headers=headers, model=model, now_us=self._clock.now_us())
+        return faults_translated(self.options, model=model, sdk=self._sdk, wording=self._wording, clock=self._clock)
 
     def _worded_reply(self, reply: ModelReply) -> ModelReply:
         """What of it goes on record beside its blocks holds no key, either."""
@@ -292,10 +261,3 @@ def _is_this_machine(url: str) -> bool:
     """To a proxy that a variable names, the same address would be its own machine."""
     host = urlsplit(url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")
-
-
-def _root(exc: BaseException) -> str:
-    """The innermost cause in words: the SDK's own say little more than that something failed."""
-    while isinstance(cause := exc.__cause__ or exc.__context__, Exception):  # a deadline's cancellation says nothing
-        exc = cause
-    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

@@ -38,7 +38,7 @@ RETRY, NOTHING = (Offer.RETRY,), ()
 FAILED: Final[dict[str, tuple[str, tuple[Offer, ...]]]] = {
     "invalid_request": ("model_request_invalid", NOTHING),
     "prompt_too_long": ("model_context_too_long", NOTHING),
-    "spend_limit": ("model_request_invalid", NOTHING),
+    "spend_limit": ("model_billing_refused", RETRY),
     "not_authenticated": ("model_key_refused", RETRY),
     "billing": ("model_billing_refused", RETRY),
     "billing_forbidden": ("model_billing_refused", RETRY),
