@@ -9,7 +9,10 @@ from torpor.conversation.budget import SECTIONS
 from torpor.records.journal import JournalRecord, ModelRequested
 
 BAR_CHARS: Final = 40
-"""Of the whole budget."""
+"""Of the whole request."""
+CORRECTION: Final = "correction"
+"""What the sections, at four bytes a token, come to less or more than the request was expected to be counted as."""
+HEADROOM: Final = "headroom"
 
 
 class SectionShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,9 +20,11 @@ class SectionShare(msgspec.Struct, frozen=True, kw_only=True):
 
     section: str
     tokens: int
-    """Estimated; of ``headroom``, what is left, which may be less than nothing."""
+    """Estimated; of ``correction`` and ``headroom``, what is left, these may be less than nothing."""
     share: float
     """Of the budget."""
+    share_of_request: float
+    """0 for ``headroom``, which is no part of it."""
     is_over: bool
     """Whether the allotment that it draws on is exceeded."""
 
@@ -30,6 +35,8 @@ class RequestBudget(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     call: str
     budget_tokens: int
+    request_tokens: int
+    """As it was expected to be counted; all sections but ``headroom`` together."""
     sections: tuple[SectionShare, ...]
     """Every section there is, also where it is empty."""
 
@@ -44,26 +51,41 @@ def budget_of(records: Iterable[JournalRecord], *, turn: int = 0) -> RequestBudg
 
 
 def bars(budget: RequestBudget) -> list[str]:
-    """A line for each section."""
-    lines = [f"turn {budget.turn}, call {budget.call}: {budget.budget_tokens:,} tokens"]
-    for each in budget.sections:
-        filled = min(max(round(each.share * BAR_CHARS), 1 if each.tokens > 0 else 0), BAR_CHARS)
-        bar = "#" * filled + "." * (BAR_CHARS - filled)
-        over = "  over its allotment" if each.is_over else ""
-        lines.append(f"{each.section:<16} {bar} {each.tokens:>10,} {each.share:>7.1%}{over}")
-    return lines
+    """A head, and a line for each section that tells its share of the request and of the budget; the bars are of the
+    request, since in a large window all of them would be empty."""
+    used = f"about {budget.request_tokens:,} of {budget.budget_tokens:,} tokens"
+    head = f"{'SECTION':<16} {'OF THE REQUEST':<{BAR_CHARS}} {'TOKENS':>10} {'REQUEST':>8} {'BUDGET':>7}"
+    return [f"turn {budget.turn}, call {budget.call}: {used}", head, *map(_bar, budget.sections)]
+
+
+def _bar(each: SectionShare) -> str:
+    filled = min(max(round(each.share_of_request * BAR_CHARS), 1 if each.share_of_request > 0 else 0), BAR_CHARS)
+    bar = " " * BAR_CHARS if each.section == HEADROOM else "#" * filled + "." * (BAR_CHARS - filled)
+    share = "" if each.section == HEADROOM else f"{each.share_of_request:.1%}"
+    over = "  over its allotment" if each.is_over else ""
+    return f"{each.section:<16} {bar} {each.tokens:>10,} {share:>8} {each.share:>7.1%}{over}"
 
 
 def _budget(record: ModelRequested) -> RequestBudget:
     drawn = {section: allotment for allotment, sections in SECTIONS.items() for section in sections}
-    names = (*drawn, "headroom")
+    told = {name: record.sections.get(name, 0) for name in drawn}
+    request_tokens = record.estimated_tokens or sum(told.values())
+    told[CORRECTION] = request_tokens - sum(told.values())
+    told[HEADROOM] = record.budget_tokens - request_tokens
     shares = tuple(
         SectionShare(
             section=name,
-            tokens=(tokens := record.sections.get(name, 0)),
+            tokens=tokens,
             share=tokens / record.budget_tokens,
+            share_of_request=0.0 if name == HEADROOM else tokens / max(request_tokens, 1),
             is_over=drawn.get(name, name) in record.over,
         )
-        for name in names
+        for name, tokens in told.items()
     )
-    return RequestBudget(turn=record.turn, call=record.call, budget_tokens=record.budget_tokens, sections=shares)
+    return RequestBudget(
+        turn=record.turn,
+        call=record.call,
+        budget_tokens=record.budget_tokens,
+        request_tokens=request_tokens,
+        sections=shares,
+    )

@@ -3,7 +3,8 @@
 One function for each kind of record. The line and the facts never hold what a person, the model or a tool said.
 """
 
-from collections.abc import Callable, Iterable, Sized
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, Final
 
 import msgspec
@@ -108,10 +109,16 @@ def _prepared(record: TurnPrepared) -> Description:
     }
     tokens = ", ".join(f"{section} {tokens} tokens" for section, tokens in record.sections.items())
     beside = f", beside them {tokens}" if tokens else ""
-    policies = f", policies {', '.join(record.policies)}" if record.policies else ""
+    policies = f", policies {', '.join(_counted(record.policies))}" if record.policies else ""
     withheld = f", {', '.join(record.withheld)} withheld" if record.withheld else ""
     summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{policies}{withheld}"
     return summary, facts, _said((*record.signal, *record.turn_only))
+
+
+def _counted(names: Iterable[str]) -> Iterator[str]:
+    """Each name once, with how often it is there."""
+    for name, times in Counter(names).items():
+        yield f"{name} x{times}" if times > 1 else name
 
 
 def _attempt(record: AttemptStarted) -> Description:

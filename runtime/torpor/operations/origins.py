@@ -3,6 +3,7 @@
 What was said is left out; whoever asks for it has the request itself.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -166,8 +167,9 @@ def _quoted(record: TurnPrepared) -> Iterator[Origin]:
 
 
 def _policies(record: TurnPrepared) -> Iterator[Origin]:
-    for policy in record.policies:
-        yield _origin(record, part="policy", name=policy, detail="for this turn alone")
+    for policy, excerpts in Counter(record.policies).items():
+        count = f"{excerpts} excerpts, " if excerpts > 1 else ""
+        yield _origin(record, part="policy", name=policy, detail=f"{count}for this turn alone")
 
 
 def _replaced_in_words(record: ContextReplaced) -> str:

@@ -4,7 +4,14 @@ from torpor.operations.budgets import BAR_CHARS, bars, budget_of
 from torpor.records.journal import ModelRequested, TurnFinished
 
 
-def requested(turn: int, *, budget_tokens: int = 1_000, over: tuple[str, ...] = (), **sections: int) -> ModelRequested:
+def requested(
+    turn: int,
+    *,
+    budget_tokens: int = 1_000,
+    estimated_tokens: int = 0,
+    over: tuple[str, ...] = (),
+    **sections: int,
+) -> ModelRequested:
     return ModelRequested(
         turn=turn,
         call=f"{turn}-1-1",
@@ -13,6 +20,7 @@ def requested(turn: int, *, budget_tokens: int = 1_000, over: tuple[str, ...] = 
         link="l",
         sections=sections,
         budget_tokens=budget_tokens,
+        estimated_tokens=estimated_tokens,
         over=over,
     )
 
@@ -41,13 +49,31 @@ def test_every_section_is_told_and_an_allotment_that_is_exceeded_marks_all_that_
     assert told["instructions"] == (0, False)
 
 
-def test_bars_are_as_long_as_their_share_and_never_longer_than_the_whole() -> None:
-    budget = budget_of([requested(1, over=("fixed",), history=1, tools=2_000, headroom=500)])
+def test_rows_add_up_to_what_the_request_was_expected_to_be_counted_as() -> None:
+    budget = budget_of([requested(1, estimated_tokens=130, history=60, tools=40, headroom=900)])
     assert budget is not None
-    lines = {line.split()[0]: line for line in bars(budget)[1:]}
-    assert lines["tools"].count("#") == BAR_CHARS
+    told = {each.section: each.tokens for each in budget.sections}
+    assert (told["correction"], told["headroom"]) == (30, 870)
+    assert sum(told.values()) == budget.budget_tokens
+    assert sum(told.values()) - told["headroom"] == budget.request_tokens == 130
+    assert round(sum(each.share_of_request for each in budget.sections), 9) == 1
+
+
+def test_bars_are_as_long_as_their_share_of_the_request_in_any_window() -> None:
+    budget = budget_of([requested(1, over=("fixed",), budget_tokens=200_000, history=1, tools=500, envelope=499)])
+    assert budget is not None
+    head, columns, *rows = bars(budget)
+    lines = {line.split()[0]: line for line in rows}
+    assert head == "turn 1, call 1-1-1: about 1,000 of 200,000 tokens"
+    assert columns.split() == ["SECTION", "OF", "THE", "REQUEST", "TOKENS", "REQUEST", "BUDGET"]
+    assert lines["tools"].count("#") == BAR_CHARS // 2
     assert lines["history"].count("#") == 1
-    assert lines["headroom"].count("#") == BAR_CHARS // 2
     assert lines["summary"].count("#") == 0
-    assert lines["tools"].endswith("over its allotment")
-    assert bars(budget)[0] == "turn 1, call 1-1-1: 1,000 tokens"
+    assert lines["headroom"].split() == ["headroom", "199,000", "99.5%"]
+    assert lines["tools"].endswith("500    50.0%    0.2%  over its allotment")
+
+
+def test_a_request_of_nothing_has_empty_bars() -> None:
+    budget = budget_of([requested(1)])
+    assert budget is not None
+    assert not any("#" in line for line in bars(budget))

@@ -86,6 +86,8 @@ def test_what_is_ordinary_is_not_mentioned() -> None:
         "model replied, end_turn (0 tokens in, 0 out)"
     )
     assert summary_of(TurnPrepared(turn=1, messages=(MessageId("m"),))) == "turn begun with 'm'"
+    several = TurnPrepared(turn=1, messages=(MessageId("m"),), policies=("fees@2", "visits@1", "fees@2", "fees@2"))
+    assert summary_of(several) == "turn begun with 'm', policies fees@2 x3, visits@1"
     assert summary_of(FlagsPinned(digest="d", decisions=())) == "flags pinned, 0 of 0 off"
     assert summary_of(ContextChanged(context=WorkingContext(), version=2, principal="ada")) == (
         "context version 2 from 'ada': nothing (2 bytes)"

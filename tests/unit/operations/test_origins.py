@@ -75,7 +75,7 @@ def story() -> list[JournalRecord]:
     """A long one with everything told about its turns."""
     teller = told(random.Random(0).randbytes(600))
     return [
-        msgspec.structs.replace(record, policies=("fees@2",), labels=("public",), withheld=("personal",))
+        msgspec.structs.replace(record, policies=("fees@2", "fees@2"), labels=("public",), withheld=("personal",))
         if isinstance(record, TurnPrepared)
         else record
         for record in teller.journal
@@ -91,6 +91,7 @@ def test_policies_flags_and_labels_are_told_with_what_is_known_of_them() -> None
     *_, flags = [record for record in journal[: request.seq] if isinstance(record, FlagsPinned)]
     (policy,), (flag,) = named(found, "policy"), named(found, "flag")
     assert (policy.name, policy.turn) == ("fees@2", request.turn)
+    assert policy.detail == "2 excerpts, for this turn alone"
     assert (flag.name, flag.seq) == ("tool.pay", flags.seq)
     assert flag.detail == ("on" if flags.decisions[0].value else "off")
     assert found.request is request.record
