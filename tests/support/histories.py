@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from tests.support.history_folds import COMPACTION, compaction_failed, reasons, replaced
-from torpor.conversation.compaction import can_shrink, is_foldable
+from tests.support.history_folds import COMPACTION, compaction_failed, has_older, reasons, replaced
+from torpor.conversation.compaction import can_shrink
 from torpor.conversation.fold import digest_of, fold, requested_view, version_of
 from torpor.conversation.live_context import live_block
 from torpor.conversation.number import numbered
@@ -333,7 +333,7 @@ class Teller:
 
     def _fail_fold(self) -> None:
         """Only a summariser fails, and once a turn."""
-        if self._turn.has_fold_failed or not is_foldable(self.state):
+        if self._turn.has_fold_failed or not has_older(self.state):
             self._end_fold()
             return
         self._add(compaction_failed(self.state, pick=self._pick))

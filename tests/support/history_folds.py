@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from torpor.conversation.compaction import is_foldable, long_results
+from torpor.conversation.compaction import KEPT_TURNS, long_results
 from torpor.conversation.folding import folded, plan_of, shortened
 from torpor.conversation.state import ConversationState
 from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried
@@ -33,13 +33,18 @@ SUMMARIES: Final = (
 def reasons(state: ConversationState) -> list[FoldReason]:
     """Those for which there is something to replace."""
     found: list[FoldReason] = []
-    if is_foldable(state):
+    if has_older(state):
         found += [*[FoldReason.SUMMARY] * 4, *[FoldReason.MECHANICAL] * 2]
     if long_results(state, bytes_max=COMPACTION.result_bytes):
         found.append(FoldReason.SHORTENED)
     if len(state.starts) > 1:
         found.append(FoldReason.EVERYTHING)
     return found
+
+
+def has_older(state: ConversationState) -> bool:
+    """Whether there is anything older than the turns that stay, however little."""
+    return len(state.starts) > KEPT_TURNS + (state.turn is not None)
 
 
 def replaced(state: ConversationState, reason: FoldReason, *, pick: Pick, skills: Sequence[str]) -> ContextReplaced:

@@ -25,6 +25,8 @@ from torpor.records.bounds import Amount
 from torpor.records.ids import MessageId
 from torpor.records.journal import Usage
 
+NEXT_BYTES: Final = len(b'],"role":"assistant"},{"content":[')
+"""Between two messages, at most."""
 BYTES_PER_TOKEN: Final = 4
 """The first guess; what hosts report says better."""
 
@@ -132,17 +134,18 @@ def next_request_tokens(state: ConversationState, view_bytes: int, *, bytes_per_
 
 
 def pending_bytes(state: ConversationState, joined: Collection[MessageId]) -> int:
-    """Size of what enters the view with the next request, about: the open round, and the messages that join."""
+    """Size of what enters the view with the next request, or a few bytes more: the open round, and the messages that
+    join."""
     turn = state.turn
     if turn is None:
         return 0
+    reply = turn.reply or ()
     said = (
-        *(turn.reply or ()),
         *(call.result for call in turn.calls if call.result is not None),
         *turn.note,
         *(block for message in state.queued if message.id in joined for block in message.blocks),
     )
-    return sum(len(memoryview(block)) + 1 for block in said)
+    return sum(len(memoryview(block)) + 1 for block in (*reply, *said)) + NEXT_BYTES * (bool(reply) + bool(said))
 
 
 def request_bytes(state: ConversationState, view: View) -> int:

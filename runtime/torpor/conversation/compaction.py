@@ -34,6 +34,8 @@ OLDER_SHARE: Final = 0.5
 """Of a profile's allotment for the conversation: less than this is not folded for its sake."""
 KEPT_TURNS: Final = 2
 """Turns before the running one that stay as they were said."""
+WORTH_FOLDING_BYTES: Final = 400
+"""Older turns of less would be longer as a summary, of which the frame alone is half of it."""
 WORTH_SHORTENING: Final = 2
 """Times the length it would be shortened to: what a result has to have at least."""
 HEAD_PARTS: Final = 6
@@ -91,14 +93,18 @@ def kept_starts(state: ConversationState) -> tuple[TurnStart, ...]:
     return state.starts[-count:]
 
 
-def is_foldable(state: ConversationState) -> bool:
-    """Whether there is anything older than the turns that stay."""
-    return len(state.starts) > KEPT_TURNS + (state.turn is not None)
+def is_foldable(state: ConversationState, *, kept: int = KEPT_TURNS) -> bool:
+    """Whether there is anything older than the turns that stay that is worth a summary.
+
+    Args: kept: turns that stay beside the running one.
+    """
+    kept += state.turn is not None
+    return len(state.starts) > kept and state.starts[-kept].size_bytes > WORTH_FOLDING_BYTES
 
 
 def can_shrink(state: ConversationState, options: CompactionOptions) -> bool:
     """Whether anything can be done about a request that does not fit. May cost a passage over the turns that stay."""
-    return len(state.starts) > 1 or bool(long_results(state, bytes_max=options.result_bytes))
+    return is_foldable(state, kept=0) or bool(long_results(state, bytes_max=options.result_bytes))
 
 
 def long_results(state: ConversationState, *, bytes_max: int) -> Mapping[str, tuple[int, Block]]:
@@ -162,7 +168,7 @@ def next_fold(
 def _last_resort(state: ConversationState, turn: TurnState, options: CompactionOptions) -> FoldReason | None:
     if turn.last_resort is None and long_results(state, bytes_max=options.result_bytes):
         return FoldReason.SHORTENED
-    if turn.last_resort is not FoldReason.EVERYTHING and len(state.starts) > 1:
+    if turn.last_resort is not FoldReason.EVERYTHING and is_foldable(state, kept=0):
         return FoldReason.EVERYTHING
     return None
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
-from torpor.conversation.compaction import kept_starts, long_results
+from torpor.conversation.compaction import WORTH_FOLDING_BYTES, kept_starts, long_results
 from torpor.conversation.graphemes import cut
 from torpor.conversation.markup import defused
 from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in, shortening
@@ -66,7 +66,9 @@ def folded(
         skills: keys that may still be loaded.  before_tokens: of the next request as it would be.
     """
     generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
-    summary = _beginnings(state.summary, plan.folded, options) if summary is None else summary
+    if summary is None:
+        room = min(options.summary_tokens * BYTES_PER_TOKEN, (plan.kept[0].size_bytes - WORTH_FOLDING_BYTES) // 2)
+        summary = _beginnings(state.summary, plan.folded, bytes_max=room)
     texts = _skill_texts(state.skills, plan.folded, allowed=skills, options=options)
     turns, seqs = (1, last_turn), (1, last_seq)
     said = rendered(
@@ -137,7 +139,7 @@ def _head_of(state: ConversationState) -> tuple[tuple[Block, ...], tuple[str, ..
     return (*others, *own), tuple(texts[bytes(block)] for block in own)
 
 
-def _beginnings(before: Summary, turns: Sequence[tuple[int, Sequence[Said]]], options: CompactionOptions) -> Summary:
+def _beginnings(before: Summary, turns: Sequence[tuple[int, Sequence[Said]]], *, bytes_max: int) -> Summary:
     """What the summary before said, and how each turn began and ended; over the cap, what is oldest goes."""
     lines = list(before.facts)
     for number, said in turns:
@@ -145,7 +147,7 @@ def _beginnings(before: Summary, turns: Sequence[tuple[int, Sequence[Said]]], op
         lines.append(f"turn {number}: user: {_quoted(asked)} reply: {_quoted(answered)}")
     said_so_far = [("entities", text) for text in before.entities] + [("decisions", text) for text in before.decisions]
     kept: dict[str, list[str]] = {"entities": [], "decisions": [], "facts": []}
-    room = options.summary_tokens * BYTES_PER_TOKEN
+    room = bytes_max
     for name, line in reversed([*said_so_far, *(("facts", line) for line in lines)]):
         room -= len(line.encode()) + LINE_BYTES
         if room < 0:

@@ -202,8 +202,12 @@ def test_what_enters_the_view_next_is_the_open_round_and_the_messages_that_join(
         for id_ in ("m_2", "m_3")
     )
     state = ConversationState(turn=turn(reply=(reply,), calls=calls, note=(note,)), queued=queued)
-    blocks = (reply, result, note, text_block(joins))
-    assert pending_bytes(state, (MessageId("m_3"),)) == sum(len(bytes(block)) + 1 for block in blocks)
+    view = View().extended("user", [text_block("hi")])
+    after = view.extended("assistant", [reply]).extended("user", [result, note, text_block(joins)])
+    assert 0 <= pending_bytes(state, (MessageId("m_3"),)) - (after.size_bytes - view.size_bytes) <= 10
+    joined = view.extended("user", [text_block(joins)])
+    waits = ConversationState(turn=turn(), queued=queued)
+    assert pending_bytes(waits, (MessageId("m_3"),)) >= joined.size_bytes - view.size_bytes
     assert pending_bytes(ConversationState(turn=turn()), ()) == 0
     assert pending_bytes(ConversationState(), ()) == 0
 

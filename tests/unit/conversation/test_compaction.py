@@ -29,10 +29,11 @@ WINDOW = Window(budget_tokens=1_000, reserve_tokens=100, has_summariser=True)
 """The threshold is 800, the limit 900."""
 NO_MODEL = msgspec.structs.replace(WINDOW, has_summariser=False)
 LONG = "x" * 1_000
-MANY = told(*map(plain, range(1, 6)))
-FEW = told(*map(plain, range(1, 4)))
+SOME = " and so on" * 20
+MANY = told(*(plain(number, text=SOME) for number in range(1, 6)))
+FEW = told(*(plain(number, text=SOME) for number in range(1, 4)))
 """Two turns and the running one: nothing older."""
-LONG_RESULT = told(plain(1), called(2, result=LONG), plain(3))
+LONG_RESULT = told(plain(1, text=SOME), called(2, result=LONG), plain(3))
 ALONE = told(plain(1))
 ALONE_LONG = told(plain(1), pending={"a": LONG})
 BETWEEN, OVER = 850, 950
@@ -108,7 +109,7 @@ def test_what_is_done_where_no_model_folds(
 
 
 def fixed(tokens: int, *, turns: int = 5) -> ConversationState:
-    return told(*map(plain, range(1, turns + 1)), preamble_bytes=4 * tokens)
+    return told(*(plain(number, text=SOME) for number in range(1, turns + 1)), preamble_bytes=4 * tokens)
 
 
 @pytest.mark.parametrize("window", [WINDOW, NO_MODEL])
@@ -188,6 +189,18 @@ def test_the_turns_that_stay_are_the_last_two_and_the_running_one() -> None:
     assert [start.turn for start in kept_starts(between_turns)] == [4, 5]
     assert is_foldable(changed(between_turns, starts=MANY.starts[:3]))
     assert not is_foldable(changed(between_turns, starts=MANY.starts[:2]))
+
+
+def test_what_is_short_is_not_worth_a_summary() -> None:
+    short = told(*map(plain, range(1, 6)))
+    assert not is_foldable(short)
+    assert not is_foldable(told(plain(1), plain(2)), kept=0)
+    assert decided(short, BETWEEN) is None
+    assert decided(told(plain(1), plain(2)), OVER) is Overflow.TURN
+    at_the_bound = msgspec.structs.replace(short.starts[2], size_bytes=400)
+    assert not is_foldable(changed(short, starts=(*short.starts[:2], at_the_bound, *short.starts[3:])))
+    above = msgspec.structs.replace(at_the_bound, size_bytes=401)
+    assert is_foldable(changed(short, starts=(*short.starts[:2], above, *short.starts[3:])))
 
 
 def test_long_results_are_those_in_the_view_and_of_the_open_round() -> None:

@@ -7,7 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.turns_told import called, plain, told
+from tests.support.turns_told import called, plain, told, use
+from torpor.conversation.compaction import WORTH_FOLDING_BYTES
 from torpor.conversation.folding import folded, plan_of, shortened
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import Carried, CompactionOptions
@@ -99,7 +100,11 @@ def test_the_next_summary_has_the_next_generation_and_covers_all_from_the_first_
 def test_without_a_model_the_summary_before_stays_and_turns_are_told_by_their_beginnings() -> None:
     state = told(
         plain(1, text=' says "no" <memories> / reply: "yes"'),
-        (("user", [text_block("only asked")]),),
+        (
+            ("user", [text_block("only asked")]),
+            ("assistant", [use("a")]),
+            ("user", [tool_result_block("a", "r" * 3_000, is_error=False)]),
+        ),
         plain(3),
         plain(4),
         plain(5),
@@ -119,13 +124,24 @@ def test_without_a_model_the_summary_before_stays_and_turns_are_told_by_their_be
 
 
 def test_without_a_model_what_is_oldest_goes_over_the_cap() -> None:
-    state = told(*map(plain, range(1, 8)), summary=Summary(facts=("old",), decisions=("d" * 30,), entities=("e" * 30,)))
+    state = told(
+        called(1, result="r" * 3_000),
+        *map(plain, range(2, 8)),
+        summary=Summary(facts=("old",), decisions=("d" * 30,), entities=("e" * 30,)),
+    )
     line = 'turn 4: user: "question 4" reply: "answer 4"'
     for lines, facts, decisions in ((1, 1, 0), (4, 4, 0), (5, 5, 1)):
         options = CompactionOptions(summary_tokens=-(-lines * (len(line) + 3) // 4))
         summary = fold_of(state, reason=FoldReason.MECHANICAL, summary=None, options=options).summary
         assert (len(summary.facts), len(summary.decisions), summary.entities) == (facts, decisions, ())
         assert summary.facts[-1] == line
+
+
+def test_without_a_model_a_summary_of_little_is_less_than_what_it_stands_for() -> None:
+    for size in range(40, 400, 20):
+        state = told(*(plain(number, text="x" * size) for number in range(1, 6)))
+        record = fold_of(state, reason=FoldReason.MECHANICAL, summary=None)
+        assert len(bytes(record.head[0])) < max(state.starts[2].size_bytes, WORTH_FOLDING_BYTES)
 
 
 def test_the_texts_of_skills_stay_at_the_version_that_was_loaded() -> None:

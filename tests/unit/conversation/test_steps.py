@@ -175,8 +175,8 @@ def test_a_turn_that_needs_no_more_attempts_is_not_ended_by_their_count() -> Non
 
 
 SMALL = Folding(window=Window(budget_tokens=100, has_summariser=True))
-MANY = told(*(plain(number, text="x" * 40) for number in range(1, 6)))
-"""About 260 tokens."""
+MANY = told(*(plain(number, text="x" * 100) for number in range(1, 6)))
+"""About 410 tokens."""
 ALONE = told(plain(1, text="x" * 400))
 
 
@@ -185,9 +185,9 @@ def folded_first(state: ConversationState, *, folding: Folding = SMALL) -> Step:
 
 
 def test_older_turns_are_folded_before_the_model_is_asked() -> None:
-    assert folded_first(MANY) == Compact(turn=5, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=262)
+    assert folded_first(MANY) == Compact(turn=5, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=412)
     assert folded_first(with_turn(MANY, folds_begun=2)) == Compact(
-        turn=5, round=1, attempt=3, reason=FoldReason.SUMMARY, tokens=262
+        turn=5, round=1, attempt=3, reason=FoldReason.SUMMARY, tokens=412
     )
 
 
@@ -203,8 +203,8 @@ def test_nothing_is_folded_before_tools_run_or_a_turn_ends() -> None:
 
 
 def test_messages_that_join_and_results_that_wait_are_counted() -> None:
-    few = told(plain(1), plain(2), plain(3), plain(4), plain(5))
-    roomy = Folding(window=Window(budget_tokens=240, has_summariser=True))
+    few = told(plain(1, text="x" * 150), plain(2), plain(3), plain(4), plain(5))
+    roomy = Folding(window=Window(budget_tokens=330, has_summariser=True))
     assert isinstance(folded_first(few, folding=roomy), CallModel)
     joined = msgspec.structs.replace(few, queued=(waiting("m" * 200, WhenBusy.STEER),))
     assert isinstance(folded_first(joined, folding=roomy), Compact)
@@ -219,7 +219,7 @@ def test_a_call_that_was_lost_is_asked_again_as_it_was_unless_its_host_found_it_
     lost = with_turn(MANY, call="5-1-1", round=1, attempts=1)
     assert folded_first(lost) == CallModel(turn=5, round=1, attempt=2)
     too_long = with_turn(lost, is_too_long=True, attempts=0)
-    assert folded_first(too_long) == Compact(turn=5, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=262)
+    assert folded_first(too_long) == Compact(turn=5, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=412)
 
 
 def test_a_request_that_cannot_be_made_to_fit_ends_the_turn() -> None:
@@ -237,7 +237,7 @@ def test_a_fold_that_keeps_crashing_is_given_up() -> None:
     assert isinstance(folded_first(tried), Compact)
     without = Folding(window=Window(budget_tokens=100))
     assert folded_first(with_turn(MANY, folds_begun=1), folding=without) == Compact(
-        turn=5, round=1, attempt=2, reason=FoldReason.MECHANICAL, tokens=262
+        turn=5, round=1, attempt=2, reason=FoldReason.MECHANICAL, tokens=412
     )
     assert folded_first(tried, folding=without) == FinishTurn(
         turn=5, end=TurnEnd.FAILED, code="crashed", detail="folding older turns did not survive 2 attempts"
