@@ -85,14 +85,14 @@ class Assembler:
             return False
         event = _decoded(data)
         match event.type:
+            case "content_block_delta":
+                self._continue(event)
             case "message_start":
                 message = event.message if isinstance(event.message, dict) else {}
                 self._model = name_of(message.get("model"))
                 self._count(message.get("usage"))
             case "content_block_start":
                 self._begin(event)
-            case "content_block_delta":
-                self._continue(event)
             case "content_block_stop":
                 self._end(event)
             case "message_delta":
