@@ -98,6 +98,12 @@ def test_every_page_that_a_page_links_to_exists() -> None:
     assert broken == []
 
 
+def test_readme_leads_to_every_page() -> None:
+    led = set(re.findall(r"\]\((docs/[^)#]+)", README.read_text().partition("## Where to read on")[2]))
+
+    assert led == {f"docs/{page.name}" for page in PAGES}
+
+
 def test_headings_that_pages_link_to_exist() -> None:
     def anchors(page: Path) -> set[str]:
         headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)

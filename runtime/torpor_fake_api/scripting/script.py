@@ -3,10 +3,13 @@
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torpor_fake_api.rules.case import blocks, dicts
 from torpor_fake_api.scripting.replies import Reply, says
+
+_BESIDE: Final = re.compile(r"<([a-z_]+)(?: [^<>]*)?(?:/>|>.*</\1>)|\[[A-Z][^\]]{10,}\].*", re.DOTALL)
+"""A block that some program wrote for the model, and no user."""
 
 
 class Asked(NamedTuple):
@@ -18,12 +21,19 @@ class Asked(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the user said last; a message that holds nothing but tool results says nothing."""
+        """What the user said last; a message that holds nothing but tool results says nothing.
+
+        What the caller put beside it, as one element or in brackets, is left out; if there is nothing else, it counts.
+        """
+        beside = ""
         for message in reversed(dicts(self.body.get("messages"))):
             texts = [str(block.get("text")) for block in blocks(message) if block.get("type") == "text"]
             if message.get("role") == "user" and texts:
-                return "\n".join(texts)
-        return ""
+                said = [text for text in texts if not _BESIDE.fullmatch(text.strip())]
+                if said:
+                    return "\n".join(said)
+                beside = beside or "\n".join(texts)
+        return beside
 
     @property
     def has_results(self) -> bool:

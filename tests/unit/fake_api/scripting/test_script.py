@@ -25,6 +25,32 @@ def test_replies_are_given_in_line_and_then_the_user_is_echoed() -> None:
     assert [words(script.reply(asked())) for _ in range(3)] == ["one", "two", "You said: hello"]
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "<policies>\n<policy id='fees'>25 euros</policy>\n</policies>",
+        '<context version="3"><screen>Ledger</screen></context>',
+        "<available_skills/>",
+        "[Your previous reply was cut short by the user.]",
+        "[Summary of earlier conversation: turns 1 to 3, records 1 to 40, none open]\nThey greeted.",
+    ],
+)
+def test_what_a_program_put_beside_the_users_words_is_not_echoed(beside: str) -> None:
+    texts = [{"type": "text", "text": text} for text in (beside, "hello", beside)]
+    late = request({"role": "user", "content": "hello"}, assistant(), {"role": "user", "content": beside})
+
+    assert words(Script().reply(Asked(1, request({"role": "user", "content": texts})))) == "You said: hello"
+    assert words(Script().reply(Asked(1, late))) == "You said: hello"
+    assert words(Script().reply(asked(beside))) == f"You said: {beside}"
+
+
+@pytest.mark.parametrize("said", ["<b>bold</b> words", "is a < b > c?", "[A] or [B]", "[ok]", "<br> and so on"])
+def test_words_of_a_user_that_look_like_it_are(said: str) -> None:
+    texts = [{"type": "text", "text": text} for text in (said, "and more")]
+
+    assert words(Script().reply(Asked(1, request({"role": "user", "content": texts})))) == f"You said: {said}\nand more"
+
+
 @pytest.mark.parametrize("fallback", [says("no idea"), lambda asked: says("no idea")])
 def test_a_fallback_is_given_whenever_nothing_is_left(fallback: Any) -> None:
     script = Script(otherwise=fallback)
