@@ -18,11 +18,12 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 class Part:
     """A block from its beginning on."""
 
-    __slots__ = ("block", "fields", "index", "is_over", "json", "pieces", "signature", "unsaid", "unusable")
+    __slots__ = ("block", "fields", "index", "is_over", "json", "pieces", "signature", "type", "unsaid", "unusable")
 
     def __init__(self, fields: dict[str, Any], *, index: int) -> None:
         self.fields = fields
         self.index = index
+        self.type = word(fields.get("type")) or "none"
         self.pieces: list[str] = []
         self.unsaid: list[str] = []
         self.json: list[str] = []
@@ -31,10 +32,6 @@ class Part:
         self.is_over = False
         self.block: Block | None = None
         """None until its end, and for one that is left out."""
-
-    @property
-    def type(self) -> str:
-        return word(self.fields.get("type")) or "none"
 
     def text(self, field: str) -> str:
         """What the block began with; some hosts leave it out or say null."""
