@@ -99,6 +99,7 @@ async def test_a_sleeping_conversation_leaves_nothing_behind() -> None:
 
 async def test_an_idle_history_is_packed_into_one_piece_and_goes_on_as_before() -> None:
     async with running_engine(clock=LoopClock(), options=DEFAULTS) as engine:
+        await engine.ask("hello" * 200)
         await engine.ask("hi")
         actor = engine.supervisor._entries[KEY].actor
         assert actor.journal is not None
