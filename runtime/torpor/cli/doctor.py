@@ -34,6 +34,11 @@ _REMEDIES: Final = {
     "model_overloaded": "key and model are good, wait and try again",
 }
 
+_NOT_ASKED: Final = (
+    "torpor: this goes by the files and the environment here; no running server was asked, which may have been started"
+    " with others"
+)
+
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What was found out about one model of an agent."""
@@ -56,7 +61,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 def command(home: Path, *, instead: str | None, model_file: Path | None, as_json: bool) -> int:
     """Ask the model of each agent for one token and tell what is wrong; exit with 1 if anything is.
 
-    An agent without a key that has a rehearsal is not wrong: it is told as rehearsed.
+    An agent without a key that has a rehearsal is not wrong: it is told as rehearsed. No running server is asked.
     """
     settings = with_local_model(
         read_settings(home.resolve(), os.environ), instead=instead, file=model_file, environ=os.environ
@@ -72,6 +77,7 @@ def command(home: Path, *, instead: str | None, model_file: Path | None, as_json
         for found in diagnoses:
             if found.remedy:
                 click.echo(f"{found.agent}: {found.remedy}")
+        click.echo(_NOT_ASKED, err=True)
     return int(any(found.state == "wrong" for found in diagnoses))
 
 

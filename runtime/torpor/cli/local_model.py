@@ -41,7 +41,10 @@ def with_local_model(
         return settings
     named = str(file) if file is not None else environ.get(VARIABLE, "")
     if not named:
-        raise click.UsageError(f"--model local needs a GGUF file, name it with --model-file or in {VARIABLE}")
+        raise click.UsageError(
+            f"--model local needs a GGUF file, name it with --model-file or in {VARIABLE};"
+            " docs/operators.md tells where a small one comes from"
+        )
     require_library(_PLACE, key="--model")
     key = "--model-file" if file is not None else VARIABLE
     path = gguf_file(named, start=Path.cwd(), where=_PLACE, key=key)

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.model.real_host import KEY
 from torpor.cli import doctor
 from torpor.cli.doctor import Diagnosis, examined
+from torpor.cli.main import main
 from torpor.settings import read_settings
 from torpor_fake_api.scripting.catalogue import misbehave
 from torpor_fake_api.server import FakeApi, serving
@@ -117,3 +118,16 @@ async def test_options_that_cannot_be_used_are_told(home: Path, options: str) ->
     assert found.state == "wrong"
     assert found.detail.startswith("model")
     assert KEY not in found.detail
+
+
+def test_who_asks_the_doctor_learns_that_no_server_was_asked(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    (home / "config" / "agents" / "clerk.toml").write_text(AGENT + 'rehearsal = "clerk"\n')
+
+    assert main(["doctor", "--home", str(home)]) == 0
+
+    told = capsys.readouterr()
+    assert "rehearsed" in told.out
+    assert "no running server was asked" in told.err
