@@ -1,16 +1,17 @@
 """The example of docs/tool-authors.md is a tool module that loads, runs, and survives what the page says."""
 
 import re
+import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
 
-from torpor import ToolContext, ToolRefused
+from torpor import NeverHappened, ToolContext
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import Effect, Outcome
 from torpor.toolhost.contract import ToolResult
@@ -49,12 +50,6 @@ def toolbox(loaded: LoadedTools) -> Iterator[LocalToolbox]:
     registry = ToolRegistry(loaded.tools, blobs=NoBlobs(), options=ToolOptions())
     yield registry.toolbox()
     registry.close()
-
-
-@pytest.fixture
-def example(loaded: LoadedTools) -> SimpleNamespace:
-    """The tools by name, as a test of a tool calls them."""
-    return SimpleNamespace(**{tool.name: tool for tool in loaded.tools})
 
 
 def context(key: str = "k1", *, reports: list[str] | None = None) -> ToolContext:
@@ -131,10 +126,17 @@ def test_page_names_every_tool_of_the_engine() -> None:
     assert set(re.findall(r"`(\w+)`", told)) == ENGINE_TOOL_NAMES
 
 
-def test_test_of_the_example_passes(example: SimpleNamespace) -> None:
-    names: dict[str, Any] = {**vars(example), "ToolContext": ToolContext, "ToolRefused": ToolRefused}
-    names |= {"date": date, "msgspec": msgspec, "pytest": pytest}
+def test_test_of_the_example_passes_as_it_stands_in_the_page(loaded: LoadedTools, tmp_path: Path) -> None:
+    (tmp_path / "test_rooms.py").write_text(BLOCKS[-1])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_rooms.py"]
 
-    exec(compile(BLOCKS[1], str(DOCUMENT), "exec"), names)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    names["test_room_is_booked_once"](context())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_what_the_page_calls_a_probe_is_a_function(tmp_path: Path, loaded: LoadedTools) -> None:
+    rooms = runpy.run_path(str(tmp_path / "tools" / "rooms.py"))
+
+    assert isinstance(rooms["what_became_of_it"]("blue", DAY, context()), NeverHappened)
