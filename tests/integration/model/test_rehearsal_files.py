@@ -64,5 +64,5 @@ def test_a_file_that_does_not_fit_is_an_error_with_its_key(home: Path, text: str
 
 
 def test_a_file_that_is_not_there_is_an_error(home: Path) -> None:
-    with pytest.raises(ConfigError, match=r"config/rehearsals/r\.toml: file is unreadable \(no such file or directory\)"):
+    with pytest.raises(ConfigError, match=r"r\.toml: file is unreadable \(no such file or directory\)"):
         scripted_from({"kind": "scripted", "rehearsal": "r"}, home=home, where="config/agents/a.toml")
