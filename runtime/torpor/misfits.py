@@ -45,7 +45,7 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     """Where inside the value, like ``.model[0].name``; empty for the value itself."""
-    found: str
+    found: str | Words
     """As msgspec names it; empty where it does not."""
     expected: str
 
@@ -83,9 +83,9 @@ def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
         return Misfit(path=path, found=said.partition(" value ")[2].strip("'"), expected=choices)
     said = said.replace("`", "")
     if unknown := re.fullmatch(r"Object contains unknown field (.+)", said):
-        return Misfit(path=path, found=unknown[1], expected=_known(path, type_))
+        return Misfit(path=f"{path}.{unknown[1]}", found=Words("unknown"), expected=_known(path, type_))
     if missing := re.fullmatch(r"Object missing required field (.+)", said):
-        return Misfit(path=path, found="incomplete", expected=f"the key {missing[1]!r} in it")
+        return Misfit(path=f"{path}.{missing[1]}", found=Words("missing"), expected="a value, since it has no default")
     expected, _, found = said.removeprefix("Expected ").partition(", got ")
     return Misfit(path=path, found=found, expected=expected)
 

@@ -212,7 +212,7 @@ class _Reader:
                 values[key] = msgspec.convert(value, types[key])
             except msgspec.ValidationError as exc:
                 why = misfit(exc, types[key])
-                found = Words("unusable") if why.path else value
+                found = why.found if isinstance(why.found, Words) else Words("unusable") if why.path else value
                 self._report(where, prefix + key + why.path, found=found, expected=why.expected)
         return values
 

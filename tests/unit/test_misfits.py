@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from torpor.errors import ConfigError
-from torpor.misfits import misfit, read_toml, with_choices
+from torpor.misfits import Words, misfit, read_toml, with_choices
 
 
 class Mood(enum.Enum):
@@ -53,8 +53,8 @@ def refusal(value: Any) -> msgspec.ValidationError:
         ({"pets": [{"type": "dog", "toys": {"ball": "odd"}}]}, ".pets[0].toys[...]", "odd", "one of 'bad', 'good'"),
         ({"pets": [{"type": "cat", "lives": 10}]}, ".pets[0].lives", "", "int <= 9"),
         ({"street": 3}, ".street", "int", "str"),
-        ({"town": "x"}, "", "town", "one of pets, street"),
-        ({"pets": [{}]}, ".pets[0]", "incomplete", "the key 'type' in it"),
+        ({"town": "x"}, ".town", Words("unknown"), "one of pets, street"),
+        ({"pets": [{}]}, ".pets[0].type", Words("missing"), "a value, since it has no default"),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_place_and_what_would_fit(

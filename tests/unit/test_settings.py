@@ -233,6 +233,15 @@ def test_unusable_agent_is_told_with_its_file(home: Path, change: dict[str, Any]
     assert told.startswith(f"config/agents/clerk.toml: {problem}")
 
 
+def test_unknown_key_in_a_table_of_an_agent_is_told_with_its_place(home: Path) -> None:
+    text = 'name = "clerk"\nsystem = "s"\n[model]\nkind = "scripted"\n[summary]\nmodle = "x"\n'
+    write_agent(home, "clerk", text)
+
+    (told,) = problems_of(home)
+
+    assert told == ("config/agents/clerk.toml: summary.modle is unknown, expected one of max_tokens, model, prompt")
+
+
 def as_toml(fields: dict[str, Any]) -> str:
     """Enough of TOML for the agents here: JSON values, tables last."""
     plain = [f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in fields.items() if key != "model"]

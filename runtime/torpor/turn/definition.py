@@ -36,8 +36,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     labels: tuple[Label, ...] = DEFAULT_LABELS
     """Sensitivity labels of the context parts that the agent may see."""
     fixed_tokens_max: Amount = 0
-    """Prompt, tools and index of skills together may not grow beyond it, nor beyond what the profile grants; 0 leaves it
-    to the profile."""
+    """Prompt, tools and index of skills together may not grow beyond it, nor beyond what the profile grants; 0 leaves
+    it to the profile."""
     profile: str = "clinical"
     """How it may spend its window; one of ``[profiles]``."""
     summary: SummariserOptions = SummariserOptions()

@@ -44,13 +44,13 @@ def test_an_agents_table_names_the_file(home: Path) -> None:
     ("text", "said"),
     [
         ("rule = 1", "rule is 'int', expected array"),
-        ("", "content is 'incomplete', expected the key 'rule' in it"),
+        ("", "rule is missing, expected a value, since it has no default"),
         ("rule = []", "rule is 'unfit', expected array of length >= 1"),
         ("[[rule]]\nmatch = 7\nstep = [{say = 'x'}]", "rule[0].match is 'int', expected str"),
-        ("[[rule]]\n[[rule.step]]\nsays = 'x'", "rule[0].step[0] is 'says', expected one of call, fail, say"),
+        ("[[rule]]\n[[rule.step]]\nsays = 'x'", "rule[0].step[0].says is unknown, expected one of call, fail, say"),
         (
             "[[rule]]\n[[rule.step]]\ncall = [{}]",
-            "rule[0].step[0].call[0] is 'incomplete', expected the key 'tool' in it",
+            "rule[0].step[0].call[0].tool is missing, expected a value, since it has no default",
         ),
         ("pace_cps = -1\n" + GOOD.replace("pace_cps = 50", ""), "pace_cps is 'unfit', expected float >= 0.0"),
         ("rule = [", "content is "),

@@ -141,10 +141,10 @@ def test_the_last_rule_plays_for_the_rest() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"kind": "scripted"}, "model is 'incomplete', expected the key 'rehearsal' in it"),
+        ({"kind": "scripted"}, "model.rehearsal is missing, expected a value"),
         ({"kind": "scripted", "rehearsal": "../secret"}, "model.rehearsal is 'unfit', expected str matching regex"),
         ({"kind": "scripted", "rehearsal": 7}, "model.rehearsal is 'int', expected str"),
-        ({"kind": "scripted", "rehearsal": "x", "pace": 3}, "model is 'pace', expected one of kind, "),
+        ({"kind": "scripted", "rehearsal": "x", "pace": 3}, "model.pace is unknown, expected one of kind, "),
         ({"kind": "scripted", "rehearsal": "x", "pace_cps": -1}, "model.pace_cps is 'unfit', expected float >= 0"),
     ],
 )
