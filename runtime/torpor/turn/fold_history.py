@@ -14,10 +14,11 @@ import anyio
 import msgspec
 
 from torpor.conversation.budget import BYTES_PER_TOKEN
-from torpor.conversation.folding import Plan, folded, plan_of
+from torpor.conversation.compaction import fitted
+from torpor.conversation.folding import Plan, folded, plan_of, shortened
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
-from torpor.conversation.steps import Compact
+from torpor.conversation.steps import Compact, Folding
 from torpor.conversation.summary import BadSummary, Carried, CompactionOptions, Proposal, carried, read_proposal
 from torpor.conversation.transcript import transcript
 from torpor.conversation.view import Preamble, View, preamble_of
@@ -25,7 +26,7 @@ from torpor.errors import ProviderError
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.bounds import Count
-from torpor.records.journal import CompactionFailed, ContextReplaced, Usage
+from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
 from torpor.records.summary import Item, Summary
 
 TEXT_CHARS: Final = 6_000
@@ -79,6 +80,40 @@ class Summariser:
                 "system": [{"type": "text", "text": options.prompt}],
             }
         )
+
+
+async def replacement(
+    state: ConversationState,
+    step: Compact,
+    *,
+    summariser: Summariser | None,
+    folding: Folding,
+    limiter: anyio.CapacityLimiter,
+    skills: AbstractSet[str],
+) -> ContextReplaced | CompactionFailed:
+    """What becomes of a step that replaces a part of the view; without a summariser, or where it has failed already,
+    at once. Cancellation: nothing does.
+
+    Args: skills: keys that may still be loaded.
+    """
+    options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
+    if step.reason is FoldReason.SHORTENED:
+        return shortened(state, options=options, before_tokens=step.tokens)
+    has_failed = state.turn is not None and state.turn.has_fold_failed
+    # What was said last is worth more words than its beginnings, if there is anybody to find them.
+    asks = step.reason is FoldReason.SUMMARY or (step.reason is FoldReason.EVERYTHING and not has_failed)
+    if asks and summariser is not None:
+        return await HistoryFold(summariser, options=options, limiter=limiter, skills=skills).record(state, step)
+    return folded(
+        state,
+        plan_of(state, step.reason),
+        reason=step.reason,
+        summary=None,
+        carried=Carried(items=state.items),
+        skills=skills,
+        options=options,
+        before_tokens=step.tokens,
+    )
 
 
 class HistoryFold:

@@ -5,7 +5,6 @@ progress come through the same function, so there is no second way of doing anyt
 """
 
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from typing import assert_never
 
 import anyio
@@ -21,10 +20,8 @@ from torpor.conversation.budget import (
     request_bytes,
     request_sections,
 )
-from torpor.conversation.compaction import can_shrink, fitted
+from torpor.conversation.compaction import can_shrink
 from torpor.conversation.fold import digest_of, requested_view
-from torpor.conversation.folding import folded, plan_of, shortened
-from torpor.conversation.live_context import due
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -41,9 +38,8 @@ from torpor.conversation.steps import (
     TurnEnd,
     next_step,
 )
-from torpor.conversation.summary import Carried, CompactionOptions
+from torpor.conversation.summary import CompactionOptions
 from torpor.errors import ContextTooLong, InvariantBroken, ProviderError
-from torpor.flags.contract import Decided
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
@@ -52,7 +48,6 @@ from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     JournalRecord,
     ModelRequested,
     PreambleChanged,
@@ -67,13 +62,13 @@ from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
-from torpor.turn.earlier import EarlierTurns, Exchanges, Pages
-from torpor.turn.fold_history import HistoryFold
-from torpor.turn.live_context import order_of
+from torpor.turn.earlier import EarlierTurns, Pages
+from torpor.turn.fold_history import replacement
 from torpor.turn.model_call import ModelCall, ReplySoFar
+from torpor.turn.opening import Opening
 from torpor.turn.options import TurnOptions
 from torpor.turn.permits import Permits
-from torpor.turn.prepare import LIVE_FLAG, Surroundings, beginning
+from torpor.turn.prepare import Surroundings
 from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
 
@@ -114,6 +109,16 @@ class Interpreter:
         self._key = key
         self._journal = journal
         self._pages = pages
+        self._opening = Opening(
+            key,
+            journal=journal,
+            pages=pages,
+            clock=clock,
+            steps=steps,
+            options=options,
+            surroundings=surroundings,
+            land_soon=land_soon,
+        )
         self._agent = agent
         self._bus = bus
         self._clock = clock
@@ -148,7 +153,7 @@ class Interpreter:
                     if self._is_at_rest():
                         return
                 case PrepareTurn():
-                    await self._prepare(step)
+                    await self._begin(step)
                 case FinishTurn():
                     self._finish(step)
                 case Compact() | CallModel() | RunTools():
@@ -172,55 +177,19 @@ class Interpreter:
     def _is_at_rest(self) -> bool:
         return isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), Rest)
 
-    async def _prepare(self, step: PrepareTurn) -> None:
-        """Begin the turn. Waited for, within a deadline, are only flags that another provider was not asked for yet,
-        and exchanges that the message asks to have quoted."""
+    async def _begin(self, step: PrepareTurn) -> None:
         if self._agent is None:
             self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
-            return
-        decided = await self._decided(self._agent)
-        state = self._journal.state
-        if isinstance(now := next_step(state, Lane.TURN, self._steps, self._clock.now_us()), PrepareTurn):
-            step = now  # a message that came meanwhile may go first
-        exchanges = await self._exchanges(state, step)
-        state = self._journal.state
-        if next_step(state, Lane.TURN, self._steps, self._clock.now_us()) != step:
-            return  # another message goes first, with what it asks for
-        records = beginning(
-            state,
-            step,
-            agent=self._agent,
-            decided=decided,
-            surroundings=self._surroundings,
-            now_us=self._clock.now_us(),
-            exchanges=exchanges,
-            folding=self._folding_of(self._agent, self._agent.model_name),
-        )
-        self._journal.add(*records)
-
-    async def _exchanges(self, state: ConversationState, step: PrepareTurn) -> Exchanges:
-        """What the messages of the turn ask to have quoted, of what is folded."""
-        count = max((message.lookback for message in state.queued if message.id in step.messages), default=0)
-        if not count or not state.generation:
-            return ()
-        await self._journal.submit()
-        self._land_soon()  # nobody waits for a quotation to hear that the message was accepted
-        earlier = EarlierTurns(self._key, pages=self._pages, state=state)
-        return await earlier.exchanges(count, deadline_s=self._options.lookback_deadline_s)
-
-    async def _decided(self, agent: Agent) -> Decided:
-        context = agent.flag_context(self._key)
-        if (known := self._surroundings.flags.decided(context)) is not None:
-            return known
-        await self._journal.submit()
-        self._land_soon()  # whoever waits for what was added need not wait for another's provider
-        return await self._surroundings.flags.ask(context)
+        else:
+            folding = self._folding_of(self._agent, self._agent.model_name)
+            await self._opening.begin(step, self._agent, folding=folding)
 
     def _finish(self, step: FinishTurn) -> None:
         match step.end:
             case TurnEnd.FINISHED:
                 self._journal.add(TurnFinished(turn=step.turn))
-                self._order_live_context()
+                if self._agent is not None:
+                    self._opening.order_live_context(self._agent)
                 self._ended()
             case TurnEnd.INTERRUPTED:
                 self._cut("interrupt", partial=())
@@ -230,18 +199,6 @@ class Interpreter:
                 self._refuse()
             case _:
                 assert_never(step.end)
-
-    def _order_live_context(self) -> None:
-        """Have it made anew where that is due, in the commit that ends the turn."""
-        agent, state, now_us = self._agent, self._journal.state, self._clock.now_us()
-        if agent is None or agent.live is None:
-            return
-        decided = self._surroundings.flags.decided(agent.flag_context(self._key))
-        reason = due(state, options=self._surroundings.live, now_us=now_us)
-        if reason is not None and (decided is None or decided.is_on(LIVE_FLAG)):
-            order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
-            self._journal.add(order)
-            self._journal.add_job(job)
 
     def _folding(self, state: ConversationState) -> Folding:
         """What the agent's requests may take, by what the model's host counted so far."""
@@ -301,9 +258,16 @@ class Interpreter:
         record: JournalRecord | None = None
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
-            decided = await self._decided(agent)
+            decided = await self._opening.decided(agent)
             skills = agent.offer(decided, self._surroundings.skills.current, has_earlier=True).skills.keys()
-            record = await self._fold(step, agent, skills=skills)
+            record = await replacement(
+                self._journal.state,
+                step,
+                summariser=agent.summariser,
+                folding=self._folding(self._journal.state),
+                limiter=self._limiter,
+                skills=skills,
+            )
             offered = agent.offers.with_earlier(self._journal.state.preamble, decided)
         self._scope = None
         if record is None:
@@ -313,30 +277,6 @@ class Interpreter:
         if isinstance(record, ContextReplaced) and offered.digest != self._journal.state.preamble.digest:
             # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
             self._journal.add(PreambleChanged(digest=offered.digest, body=offered.body))
-
-    async def _fold(self, step: Compact, agent: Agent, *, skills: AbstractSet[str]) -> JournalRecord:
-        state = self._journal.state
-        folding = self._folding(state)
-        options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
-        if step.reason is FoldReason.SHORTENED:
-            return shortened(state, options=options, before_tokens=step.tokens)
-        asks = step.reason is FoldReason.SUMMARY or (
-            # What was said last is worth more words than its beginnings, if there is anybody to find them.
-            step.reason is FoldReason.EVERYTHING and not _turn_of(state).has_fold_failed
-        )
-        if asks and agent.summariser is not None:
-            fold = HistoryFold(agent.summariser, options=options, limiter=self._limiter, skills=skills)
-            return await fold.record(state, step)
-        return folded(
-            state,
-            plan_of(state, step.reason),
-            reason=step.reason,
-            summary=None,
-            carried=Carried(items=state.items),
-            skills=skills,
-            options=options,
-            before_tokens=step.tokens,
-        )
 
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""
@@ -437,7 +377,7 @@ class Interpreter:
     async def _run_tools(self, step: RunTools, agent: Agent) -> None:
         """Also the flags may have to be waited for; what was ended in the meantime does not begin."""
         with anyio.CancelScope() as self._scope:
-            decided = await self._decided(agent)
+            decided = await self._opening.decided(agent)
         self._scope = None
         if self._stopping:
             self._cut(self._stopping, partial=())
