@@ -18,6 +18,8 @@ _POINTS: Final = (
     *("store.put_snapshot",) * 5,  # who wakes up there has often lost its lease
     *("store.put_snapshot.answered", "store.release", "store.release.answered", "store.renew"),
     *("model.asked", "model.text", "tool.effect", "tool.effected", "blob.put"),
+    *("summary.asked", "summary.asked", "summary.answered", "live.asked", "live.answered"),
+    *("jobs.claim_job", "jobs.claim_job.answered", "jobs.finish_job", "jobs.finish_job.answered", "jobs.retry_job"),
 )
 
 

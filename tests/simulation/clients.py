@@ -17,7 +17,7 @@ from tests.simulation.world import World
 from tests.support.oracle_evidence import Json, Watch
 from torpor.conversation.publish import event_of
 from torpor.errors import StoreError
-from torpor.records.commands import CancelTurn, Command, Hibernate, SendMessage, UpdateContext, Wake
+from torpor.records.commands import CancelTurn, Command, Hibernate, RefreshLiveContext, SendMessage, UpdateContext, Wake
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, WhenBusy
@@ -53,13 +53,21 @@ class Client:
         """Do what clients do, and return when everything sent was answered."""
         rng = self._world.rng
         actions: tuple[Callable[[], Awaitable[None]], ...]
-        actions = (self._send, self._cancel, self._hibernate, self._reload, self._wake, self._update_context)
+        actions = (
+            self._send,
+            self._cancel,
+            self._hibernate,
+            self._reload,
+            self._wake,
+            self._update_context,
+            self._refresh,
+        )
         while self._sent < self._world.plan.sends and self._world.is_stormy:
             self._nudges.clear()
             self._nudged = anyio.Event()
             with anyio.move_on_after(rng.choice((0.0, 0.05, 0.5, 2.0, 5.0)) * rng.random()):
                 await self._nudged.wait()
-            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1, 4))[0]
+            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1, 4, 2))[0]
             await action()
         self.is_done = True
 
@@ -162,6 +170,7 @@ class Client:
             principal=self.name,
             text=mark(self.conversation, id_),
             when_busy=rng.choices(tuple(WhenBusy), weights=(6, 5, 3, 2))[0],
+            lookback=rng.choice((0, 0, 0, 2)),
         )
         self.waits_for = f"{self.name} was never answered to {id_}"
         before: Life | None = None
@@ -206,6 +215,10 @@ class Client:
 
     async def _update_context(self) -> None:
         await self._ask(UpdateContext(principal=self.name, context=some_context(self._world)), patience_s=10.0)
+
+    async def _refresh(self) -> None:
+        """Have the live context made anew, or have it looked at as whoever opens the conversation does."""
+        await self._ask(RefreshLiveContext(is_opened=self._world.rng.random() < 0.5), patience_s=10.0)
 
     async def _wake(self) -> None:
         await self._ask(Wake(), patience_s=10.0)

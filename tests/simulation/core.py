@@ -9,15 +9,31 @@ from torpor.errors import Fenced, LeaseHeld, StoreFull, StoreUnavailable, Torpor
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
+    ContextReplaced,
+    FoldReason,
     JournalRecord,
     MessageReceived,
+    ModelRequested,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
     TurnPrepared,
 )
+from torpor.records.journal import Outcome as CallOutcome
 from torpor.store.contract import Lease
-from torpor.store.requests import Acquire, Append, AskHead, CommitCore, Outcome, PutSnapshot, Release, Renew, Request
+from torpor.store.requests import (
+    Acquire,
+    Append,
+    AskHead,
+    ClaimJob,
+    CommitCore,
+    Outcome,
+    PutSnapshot,
+    Release,
+    Renew,
+    Request,
+    SettleJob,
+)
 
 
 class SimCore:
@@ -61,7 +77,9 @@ class SimCore:
                 return StoreFull("no room for a snapshot")
             case Append() if world.roll(Fault.STORE_FULL):
                 return StoreFull("no room")
-            case Append() | Acquire() | Renew() | Release() | AskHead() if world.roll(Fault.STORE_UNAVAILABLE):
+            case Append() | Acquire() | Renew() | Release() | AskHead() | ClaimJob() | SettleJob() if world.roll(
+                Fault.STORE_UNAVAILABLE
+            ):
                 return StoreUnavailable("not carried out")
             case _:
                 return None
@@ -75,7 +93,9 @@ class SimCore:
                 return WrongSequence(
                     request.key.path, expected_seq=numbers.expected_seq, head_seq=request.records[-1].seq
                 )
-            case Append() | PutSnapshot() | Acquire() | Renew() | Release() if world.roll(Fault.STORE_LOST_REPLY):
+            case Append() | PutSnapshot() | Acquire() | Renew() | Release() | ClaimJob() | SettleJob() if world.roll(
+                Fault.STORE_LOST_REPLY
+            ):
                 return StoreUnavailable("carried out, reply lost")
             case _:
                 return None
@@ -165,10 +185,20 @@ def _met(record: JournalRecord) -> Iterator[str]:
         case ToolFinished():
             yield f"outcome:{record.outcome}"
             said = bytes(record.block)
+            if record.name == "read_earlier" and record.outcome is CallOutcome.SUCCEEDED:
+                yield f"sight:{Sight.EARLIER_READ}"
             yield from (f"sight:{sight}" for words, sight in _TOLD.items() if words in said)
         case TurnPrepared():
             told = (record.signal, Sight.CONTEXT_SHOWN), (record.withheld, Sight.CONTEXT_WITHHELD)
             yield from (f"sight:{sight}" for what, sight in (*told, (record.turn_only, Sight.POLICY_SHOWN)) if what)
+            if record.lookback:
+                yield f"sight:{Sight.EARLIER_QUOTED}"
+        case ModelRequested() if record.live:
+            yield f"sight:{Sight.LIVE_CONTEXT_SENT}"
+        case ContextReplaced():
+            yield f"sight:{_FOLDED[record.reason]}"
+            done = (record.generation > 1, Sight.SUMMARY_FOLDED), (record.closed, Sight.ITEM_CLOSED)
+            yield from (f"sight:{sight}" for what, sight in (*done, (record.skills, Sight.SKILL_CARRIED)) if what)
         case AttemptStarted():
             yield f"attempt:{record.step}"
         case MessageReceived():
@@ -181,6 +211,12 @@ def _met(record: JournalRecord) -> Iterator[str]:
             pass
 
 
+_FOLDED = {
+    FoldReason.SUMMARY: Sight.TURNS_FOLDED,
+    FoldReason.MECHANICAL: Sight.FOLDED_WITHOUT_MODEL,
+    FoldReason.SHORTENED: Sight.RESULTS_SHORTENED,
+    FoldReason.EVERYTHING: Sight.ALL_FOLDED,
+}
 _TOLD = {
     b"is switched off": Sight.TOOL_OFF,
     b"is no longer there. Nothing": Sight.TOOL_GONE,

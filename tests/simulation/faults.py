@@ -64,6 +64,24 @@ class Fault(StrEnum):
     MODEL_PAUSED = "model_paused"
     MODEL_ODD_STOP = "model_odd_stop"
     """A reason to stop that nobody knows."""
+    MODEL_TOO_LONG = "model_too_long"
+    """It says that the request does not fit, whatever was counted."""
+    SUMMARY_FAILED = "summary_failed"
+    """The summariser's host gives nothing."""
+    SUMMARY_SLOW = "summary_slow"
+    """Its answer comes behind the deadline."""
+    SUMMARY_LAZY = "summary_lazy"
+    """It says ``ok.``"""
+    SUMMARY_HOSTILE = "summary_hostile"
+    """It says what it must not, or nothing."""
+    SUMMARY_CRASHED = "summary_crashed"
+    LIVE_FAILED = "live_failed"
+    LIVE_SLOW = "live_slow"
+    LIVE_WORDLESS = "live_wordless"
+    """No words, a refusal or a tool call."""
+    LIVE_ENDLESS = "live_endless"
+    """More words than are allowed, and marks among them."""
+    LIVE_CRASHED = "live_crashed"
     TOOL_SLOW = "tool_slow"
     TOOL_TIMED_OUT = "tool_timed_out"
     TOOL_RAISED = "tool_raised"
@@ -121,6 +139,20 @@ class Sight(StrEnum):
     CONTEXT_SHOWN = "context_shown"
     CONTEXT_WITHHELD = "context_withheld"
     POLICY_SHOWN = "policy_shown"
+    TURNS_FOLDED = "turns_folded"
+    RESULTS_SHORTENED = "results_shortened"
+    ALL_FOLDED = "all_folded"
+    FOLDED_WITHOUT_MODEL = "folded_without_model"
+    SUMMARY_FOLDED = "summary_folded"
+    """A second generation."""
+    ITEM_CLOSED = "item_closed"
+    SKILL_CARRIED = "skill_carried"
+    """Its text stands at the head of the view."""
+    EARLIER_READ = "earlier_read"
+    EARLIER_QUOTED = "earlier_quoted"
+    LIVE_CONTEXT_SENT = "live_context_sent"
+    JOB_REPEATED = "job_repeated"
+    JOB_BURIED = "job_buried"
 
 
 _ABOUT = {
@@ -187,6 +219,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     index_budget_tokens: int
     excerpts_tokens: int
     context_expiry_s: float
+    room_tokens: int
+    """For the conversation beside the fixed parts, before older turns are folded; 0 for a large window."""
+    exchanges_max: int
+    has_summariser: bool
+    summary_window_tokens: int
+    """Of the summariser; a small one reads in pieces."""
+    live_every: int
+    live_max_age_s: float
 
 
 def plan_of(rng: Random) -> Plan:
@@ -223,4 +263,10 @@ def plan_of(rng: Random) -> Plan:
         index_budget_tokens=rng.choice((20, 2_000)),
         excerpts_tokens=rng.choice((70, 2_000)),
         context_expiry_s=rng.choice((10.0, 1_800.0)),
+        room_tokens=rng.choice((0, 100, 300, 300, 600)),
+        exchanges_max=rng.choice((0, 0, 0, 3)),
+        has_summariser=rng.random() < 0.85,
+        summary_window_tokens=rng.choice((400, 8_000, 8_000)),
+        live_every=rng.choice((3, 6)),
+        live_max_age_s=rng.choice((10.0, 28_800.0)),
     )

@@ -15,7 +15,16 @@ from tests.simulation.faults import Fault
 from tests.simulation.world import START_US, World
 from tests.support.oracle_evidence import Command as Noted
 from torpor.errors import TorporError
-from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, SendMessage, UpdateContext
+from torpor.jobs.runner import JobRunner
+from torpor.records.commands import (
+    CancelTurn,
+    Command,
+    Hibernate,
+    Receipt,
+    RefreshLiveContext,
+    SendMessage,
+    UpdateContext,
+)
 from torpor.records.ids import ConversationKey
 from torpor.supervisor.registry import Supervisor
 
@@ -29,8 +38,9 @@ ANSWER_WITHIN_S = 20.0
 class Engine:
     """What a life runs."""
 
-    def __init__(self, supervisor: Supervisor, *, store: "SimStore", bus: "SimBus") -> None:
+    def __init__(self, supervisor: Supervisor, *, runner: JobRunner, store: "SimStore", bus: "SimBus") -> None:
         self.supervisor = supervisor
+        self.runner = runner
         self.store = store
         self.bus = bus
 
@@ -107,7 +117,8 @@ class Life:
         try:
             with self._scope:
                 async with open_engine(self) as engine, anyio.create_task_group() as self._tasks:
-                    async with engine.supervisor.running():
+                    # Jobs speak to conversations, so they end before them.
+                    async with engine.supervisor.running(), engine.runner.running():
                         self.engine = engine
                         on_up(self)
                         await self._stop.wait()
@@ -231,7 +242,13 @@ class Life:
         return f"<Life {self.name} dead={self.is_dead}>"
 
 
-_KINDS = {SendMessage: "send", UpdateContext: "context", CancelTurn: "cancel", Hibernate: "hibernate"}
+_KINDS = {
+    SendMessage: "send",
+    UpdateContext: "context",
+    RefreshLiveContext: "refresh",
+    CancelTurn: "cancel",
+    Hibernate: "hibernate",
+}
 
 
 def _plain(answer: object) -> object:

@@ -12,10 +12,11 @@ import msgspec
 from tests.simulation.core import SimCore
 from tests.simulation.life import Life
 from tests.simulation.ports import SimStore
-from tests.support.oracle_evidence import Journal, Row
+from tests.support.oracle_evidence import JobLeft, Journal, Row
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Store
 from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
+from torpor.store.job_contract import JobState, JobStore
 from torpor.store.options import StoreOptions
 from torpor.store.requests import CommitCore
 from torpor.store.sqlite.connection import DATABASE_FILE
@@ -41,6 +42,15 @@ class Medium(Protocol):
 
     def journals(self) -> list[Journal]: ...
 
+    @property
+    def job_store(self) -> JobStore:
+        """Of the store that was opened last."""
+        ...
+
+    def jobs(self) -> list[JobLeft]:
+        """That are not done."""
+        ...
+
     def due(self) -> bool:
         """Whether any conversation is marked due."""
         ...
@@ -65,6 +75,7 @@ class MemoryMedium:
         core = SimCore(MemoryCore(self.data), life, holders=self.holder)
         group_limit = life.world.plan.group_limit
         async with InMemoryStore(self.data, core=core, latency=core.latency_s, group_limit=group_limit) as store:
+            self.job_store: JobStore = store.job_store
             yield SimStore(cast("Store", store), life, notes_leases=False)
 
     def cut(self) -> None:
@@ -85,6 +96,12 @@ class MemoryMedium:
             )
             for key, held in self.data.conversations.items()
             if held.head.seq
+        ]
+
+    def jobs(self) -> list[JobLeft]:
+        held = self.data.jobs.list_jobs(tenant=None, owner=None, conversation=None, state=None, limit=1000, after=None)
+        return [
+            JobLeft(conversation=job.key.conversation, id=job.id, is_dead=job.state is JobState.DEAD) for job in held
         ]
 
     def due(self) -> bool:
@@ -133,6 +150,7 @@ class SqliteMedium:
         latency = lambda: core.latency_s() if core else 0.0  # noqa: E731  # the core is made while the store opens
         async with open_sqlite_inline(self._directory, options=options, latency=latency, wrap_core=wrap) as store:
             self._holder = (life.holder, self._boot())
+            self.job_store: JobStore = store.job_store
             yield SimStore(cast("Store", store), life, notes_leases=True)
 
     def cut(self) -> None:
@@ -165,6 +183,10 @@ class SqliteMedium:
                 )
             )
         return found
+
+    def jobs(self) -> list[JobLeft]:
+        found = self._query("SELECT conversation, id, jobs.state FROM jobs JOIN conversations USING (number)")
+        return [JobLeft(conversation=name, id=id_, is_dead=state == "dead") for name, id_, state in found]
 
     def due(self) -> bool:
         return bool(self._query("SELECT 1 FROM conversations WHERE due_us IS NOT NULL LIMIT 1"))

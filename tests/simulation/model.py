@@ -36,7 +36,10 @@ DEADLINE_S = 6.0
 MARK: Final = re.compile(r"\[(c\d+):")
 """How every message of a client begins."""
 _HANDLE: Final = re.compile(r"read_result with handle=\W+([0-9a-f]{64})")
-_TOOLS: Final = ("look", "look", "pay", "book", "ship", "file", "load_skill", "load_skill", "search_skills")
+_TOOLS: Final = (
+    *("look", "look", "pay", "book", "ship", "file"),
+    *("load_skill", "load_skill", "search_skills", "read_earlier"),
+)
 _SKILLS: Final = ("refunds", "refunds", "visits", "manners", "magic")
 _SLOW_BLOCKS: Final = 6
 """The others of a reply come at once."""
@@ -74,6 +77,8 @@ class SimModel:
             raise self._fault(_PASSING, retry_after_s=world.rng.choice((None, None, 0.0, 1.5)))
         if world.roll(Fault.MODEL_REFUSED_REQUEST):
             raise self._fault(_LASTING)
+        if world.roll(Fault.MODEL_TOO_LONG):
+            raise ContextTooLong("simulated")
         last = json.loads(call.body)["messages"][-1]["content"]
         blocks = self._blocks(last)
         stop_reason = self._stop_reason(blocks)
@@ -184,6 +189,10 @@ class SimModel:
         name = "dance" if world.roll(Fault.MODEL_UNKNOWN_TOOL) else world.rng.choice(_TOOLS)
         if name == "load_skill":
             return self._use(name, {"name": world.rng.choice(_SKILLS)})
+        if name == "read_earlier":
+            return self._use(
+                name, world.rng.choice(({"first_turn": 1}, {"first_turn": 1, "last_turn": 3}, {"query": "please"}))
+            )
         if name == "search_skills":
             return self._use(name, {"query": world.rng.choice(_SKILLS)})
         return self._use(name, arguments)

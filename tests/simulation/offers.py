@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 
 from tests.simulation.faults import Fault
+from tests.simulation.jobs import live_options_of
 from tests.simulation.life import Life
 from tests.simulation.world import World
 from tests.support.oracle_evidence import Shelved, Switched
@@ -26,7 +27,15 @@ from torpor.skillbook.options import SkillOptions
 from torpor.skillbook.parse import parse
 from torpor.turn.prepare import Surroundings
 
-FLAGS: Final = ("tool.look", "tool.pay", "tool.book", "tool.load_skill", "skill.refunds", "skill.visits")
+FLAGS: Final = (
+    "tool.look",
+    "tool.pay",
+    "tool.book",
+    "tool.load_skill",
+    "skill.refunds",
+    "skill.visits",
+    "live_context",
+)
 SKILLS: Final = {"refunds": "look pay", "visits": "look book ship", "manners": ""}
 """With the tools that each of them allows."""
 EDITIONS: Final = (0, 1, 2)
@@ -55,6 +64,11 @@ class Switches:
     @property
     def current(self) -> Catalogue:
         return _catalogue(tuple(self._editions.items()))
+
+    @property
+    def fullest(self) -> Catalogue:
+        """With every skill there ever is."""
+        return _catalogue(tuple((skill, 1) for skill in self._editions))
 
     def stir(self) -> None:
         """Flip a flag or edit a skill, as luck will have it."""
@@ -119,6 +133,7 @@ def surroundings_of(life: Life, switches: Switches) -> Surroundings:
         policies=SimPolicies(),
         context=ContextOptions(expiry_s=life.world.plan.context_expiry_s),
         excerpts_tokens=life.world.plan.excerpts_tokens,
+        live=live_options_of(life),
     )
 
 

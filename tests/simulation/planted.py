@@ -3,15 +3,16 @@
 What finds none of them proves nothing by finding nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from unittest.mock import patch
 
 import msgspec
 
 from tests.simulation.faults import Fault
+from tests.simulation.planted_folds import PLANTED_FOLDS
+from tests.simulation.planting import Planted
 from torpor.actor import commit
 from torpor.actor.commit import Journal
 from torpor.actor.mailbox import Mailbox
@@ -28,18 +29,6 @@ from torpor.turn.model_call import ReplySoFar
 from torpor.turn.permits import Permits
 from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import ToolBatch
-
-
-class Planted(NamedTuple):
-    """A bug and how it shows."""
-
-    plant: Callable[[], AbstractContextManager[object]]
-    kind: str
-    """Of the violation that must be reported."""
-    seeds: int
-    """In how many seeds, from the first one, it must be found; about ten times what it takes."""
-    dwells: Mapping[str, Any] = MappingProxyType({})
-    """What of a seed's plan is decided for it, so that a rare bug is met sooner."""
 
 
 def ack_before_commit() -> AbstractContextManager[object]:
@@ -233,4 +222,5 @@ PLANTED: Final = {
     "skill_loads_twice": Planted(skill_loads_twice, "skill_twice", 100, dwells=_TALK),
     "skill_is_no_restriction": Planted(skill_is_no_restriction, "tool_not_allowed", 100, dwells=_RESTRICTED),
     "context_of_before": Planted(context_of_before, "context", 50),
+    **PLANTED_FOLDS,
 }

@@ -6,8 +6,8 @@ restarts over SQLite's own commit core, run inline.
 
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Iterator, MutableMapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,38 +22,31 @@ import structlog
 from tests.simulation import deterministic
 from tests.simulation.chaos import Chaos, Stepper
 from tests.simulation.clients import Client
-from tests.simulation.faults import Fault, Sight
+from tests.simulation.engine import open_engine
+from tests.simulation.faults import Sight
 from tests.simulation.life import ANSWER_WITHIN_S, Engine, Life
 from tests.simulation.media import Medium, MemoryMedium, SqliteMedium
-from tests.simulation.model import DEADLINE_S, SimModel, key_of
-from tests.simulation.offers import Switches, surroundings_of
-from tests.simulation.planted import Planted
-from tests.simulation.ports import SimBus, SimClock, SimIds
-from tests.simulation.tools import Ledger, SimulatedCrash, toolbox_of
+from tests.simulation.model import key_of
+from tests.simulation.offers import Switches
+from tests.simulation.planting import Planted
+from tests.simulation.tools import Ledger, SimulatedCrash
 from tests.simulation.world import World
 from tests.support.oracle import judge
 from tests.support.oracle_evidence import Violation
-from tests.support.oracle_story import canonical, records_of
-from torpor.actor.loop import ActorParts
-from torpor.actor.options import ActorOptions
-from torpor.bus.local import LocalBus
+from tests.support.oracle_story import records_of
+from tests.support.oracle_view import canonical
 from torpor.conversation import steps
 from torpor.conversation.fold import BadHistory, fold
-from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import decode_snapshot
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import FinishTurn, Step, StepOptions
 from torpor.errors import StoreError
+from torpor.jobs import runner
 from torpor.records.journal import JournalRecord
-from torpor.supervisor.options import SupervisorOptions
-from torpor.supervisor.registry import Supervisor, root_cause
+from torpor.supervisor.registry import root_cause
 from torpor.turn import interpret
-from torpor.turn.agents import Agent, Agents
-from torpor.turn.definition import AgentDefinition
-from torpor.turn.options import TurnOptions
 
 _REST_WITHIN_S = 400.0
-_MODEL = {"kind": "sim", "fallback": "other"}
 _END_WITHIN_S = 3000.0
 
 
@@ -151,12 +144,16 @@ class Simulation:
         """Until nothing is due and every actor has left."""
         with anyio.move_on_after(_REST_WITHIN_S):
             await self.world.until(
-                lambda: not self.medium.due() and not self._awake() and len(self.lives()) == self._processes,
+                lambda: not self._is_due() and not self._awake() and len(self.lives()) == self._processes,
                 every_s=0.5,
             )
             return
         if awake := self._awake():
             self.world.unexpected.append(f"never hibernated: {awake}")
+
+    def _is_due(self) -> bool:
+        """Whether a conversation has a next step, or a job is to be done."""
+        return self.medium.due() or not all(job.is_dead for job in self.medium.jobs())
 
     def _clients_are_done(self) -> bool:
         return all(client.is_done for client in self._clients)
@@ -188,60 +185,13 @@ class Simulation:
             for client in self._clients:
                 life.engine.bus.subscribe(client.key, client)
 
-    @asynccontextmanager
-    async def _engine(self, life: Life) -> AsyncIterator[Engine]:
-        """The real engine over this life's ports."""
-        plan = self.world.plan
-        async with self.medium.open(life) as store:
-            bus = SimBus(LocalBus(), life)
-            has_changed = self.world.roll(Fault.HOME_CHANGED)
-            system = f"You are a clerk, as of {life.name}." if has_changed else "You are a clerk."
-            agent = Agent(
-                AgentDefinition(
-                    name="clerk",
-                    system=system,
-                    model=_MODEL,
-                    default=True,
-                    skill_tools="restriction" if plan.is_restricted else "advice",
-                    policies=("*",),
-                ),
-                model=SimModel(life, holders=self.medium.holder, stir=self.switches.stir),
-                toolbox=toolbox_of(
-                    life, self.ledger, without=self.world.rng.choice(("file", "look")) if has_changed else ""
-                ),
-                index_budget_tokens=plan.index_budget_tokens,
-            )
-            parts = ActorParts(
-                store=store,  # type: ignore[arg-type]  # stands for one, method by method
-                bus=bus,
-                clock=SimClock(life),
-                ids=SimIds(self.world.rng.getrandbits(32)),
-                agents=Agents((agent,)),
-                limiter=anyio.CapacityLimiter(2),
-                steps=StepOptions(step_limit=plan.step_limit),
-                retry=RetryOptions(retries_max=plan.retries_max, base_s=0.2, pause_max_s=2.0),
-                surroundings=surroundings_of(life, self.switches),
-                turn=TurnOptions(model_deadline_s=DEADLINE_S, cancel_grace_s=plan.cancel_grace_s),
-                actor=ActorOptions(
-                    mailbox_capacity=plan.mailbox_capacity,
-                    unprocessed_max=plan.unprocessed_max,
-                    snapshot_min_bytes=plan.snapshot_min_bytes,
-                    snapshot_share=plan.snapshot_share,
-                ),
-            )
-            options = SupervisorOptions(
-                idle_timeout_s=plan.idle_timeout_s,
-                pack_after_s=plan.idle_timeout_s / 2,
-                sweep_s=plan.sweep_s,
-                due_batch=plan.due_batch,
-                lease_ttl_s=plan.lease_ttl_s,
-                stop_deadline_s=plan.stop_deadline_s,
-            )
-            yield Engine(Supervisor(parts, holder=life.holder, options=options), store=store, bus=bus)
+    def _engine(self, life: Life) -> AbstractAsyncContextManager[Engine]:
+        return open_engine(life, medium=self.medium, ledger=self.ledger, switches=self.switches)
 
     def _collect(self) -> None:
         evidence = self.world.evidence
         evidence.journals = self.medium.journals()
+        evidence.jobs_left = self.medium.jobs()
         evidence.is_restricted = self.world.plan.is_restricted
         evidence.has_leases = self.medium.has_leases
         evidence.attempts_max = StepOptions().attempts_max
@@ -330,5 +280,5 @@ def _counted_steps(world: World) -> Iterator[None]:
             world.counts[f"end:{step.end}"] += 1
         return step
 
-    with patch.object(interpret, "next_step", next_step):
+    with patch.object(interpret, "next_step", next_step), patch.object(runner, "_CLAIM_SLACK_S", 1.0):
         yield

@@ -109,7 +109,7 @@ def test_the_sample_meets_every_fault_and_everything_that_follows_from_one(sampl
         *("cancelled:client", "cancelled:interrupt"),
         *("failed:crashed", "failed:step_limit", "failed:model_unavailable", "failed:model_request_invalid"),
         *("failed:model_stream_lost", "failed:model_context_too_long", "failed:model_timed_out"),
-        *("failed:unknown_stop_reason", "failed:output_limit"),
+        *("failed:unknown_stop_reason", "failed:output_limit", "failed:context_too_long"),
     }
     assert sorted(expected - counts) == []
 

@@ -11,6 +11,8 @@ from tests.support.oracle_case import Case
 from tests.support.oracle_clients import judge_clients
 from tests.support.oracle_effects import judge_effects
 from tests.support.oracle_evidence import Evidence, Violation
+from tests.support.oracle_folds import judge_folds
+from tests.support.oracle_live import judge_live
 from tests.support.oracle_models import judge_models
 from tests.support.oracle_offers import judge_offers
 
@@ -29,6 +31,8 @@ def judge(evidence: Evidence) -> list[Violation]:
         found.extend(judge_models(case))
         found.extend(judge_effects(case))
         found.extend(judge_offers(case))
+        found.extend(judge_folds(case))
+        found.extend(judge_live(case))
     return found
 
 

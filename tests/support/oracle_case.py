@@ -13,6 +13,7 @@ from tests.support.oracle_evidence import (
     ModelCall,
     Published,
     Released,
+    SideCall,
     SnapshotPut,
     ToolStep,
     Violation,
@@ -40,6 +41,7 @@ class Case:
         self.deltas: list[Delta] = [entry for entry in evidence.deltas if entry.conversation == name]
         self.model_calls: list[ModelCall] = [entry for entry in evidence.model_calls if entry.conversation == name]
         self.tool_steps: list[ToolStep] = [entry for entry in evidence.tool_steps if entry.conversation == name]
+        self.side_calls: list[SideCall] = [entry for entry in evidence.side_calls if entry.conversation == name]
         self.commands: list[Command] = [entry for entry in evidence.commands if entry.conversation == name]
         self.watches: list[Watch] = [entry for entry in evidence.watches if entry.conversation == name]
 

@@ -208,6 +208,12 @@ def event_of(record: Json) -> Json:
             body = _only(record, "call_id", "name", "outcome")
         case "context_changed":
             body = _only(record, "version", "context", "principal")
+        case "context_replaced":
+            body = {"turns": [0, 0]} | _only(record, "reason", "generation", "turns")
+        case "compaction_failed" | "live_context_failed":
+            body = _only(record, "code", "detail")
+        case "live_context_replaced":
+            body = _only(record, "words")
         case "skill_loaded":
             body = _only(record, "skill")
         case "late_result":
@@ -233,6 +239,10 @@ _EVENT_TYPES = {
     "tool_started": "tool.started",
     "tool_finished": "tool.finished",
     "context_changed": "context.changed",
+    "context_replaced": "context.replaced",
+    "compaction_failed": "compaction.failed",
+    "live_context_replaced": "live_context.replaced",
+    "live_context_failed": "live_context.failed",
     "skill_loaded": "skill.loaded",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",

@@ -131,6 +131,58 @@ class ModelCall:
 
 
 @dataclass(slots=True, kw_only=True)
+class SideCall:
+    """A question to a model that works beside the conversation."""
+
+    moment: int
+    life: str
+    conversation: str
+    """Empty where the question does not tell it."""
+    purpose: str
+    """``summary`` or ``live``."""
+    call: str
+    question: str
+    ended: int = 0
+    """When it was answered; 0 when it never was."""
+    answer: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class JobLeft:
+    """A job that the store still holds at the end."""
+
+    conversation: str
+    id: str
+    is_dead: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Window:
+    """What requests were allowed to take, in tokens; a token is four bytes here."""
+
+    threshold_tokens: int
+    """Above it older turns are to be folded."""
+    limit_tokens: int
+    """Above it no request is to be sent."""
+    free_tokens: int
+    """Below the limit, beside the largest fixed parts."""
+    has_summariser: bool
+    failures_max: int
+    """Of the summariser in a row, after which it is left alone for a while."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveRules:
+    """When a live context was to be made anew."""
+
+    first_messages: int
+    every_messages: int
+    retry_messages: int
+    read_messages: int
+    words_max: int
+
+
+@dataclass(slots=True, kw_only=True)
 class ToolStep:
     """A line of the tools' own ledger."""
 
@@ -176,7 +228,7 @@ class Command:
     life: str
     conversation: str
     kind: str
-    """``send``, ``context``, ``cancel``, ``hibernate`` or ``wake``."""
+    """``send``, ``context``, ``refresh``, ``cancel``, ``hibernate`` or ``wake``."""
     message_id: str = ""
     text: str = ""
     posted_s: float = 0.0
@@ -221,6 +273,8 @@ class Evidence:
     published: list[Published] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
     model_calls: list[ModelCall] = field(default_factory=list)
+    side_calls: list[SideCall] = field(default_factory=list)
+    jobs_left: list[JobLeft] = field(default_factory=list)
     tool_steps: list[ToolStep] = field(default_factory=list)
     switched: list[Switched] = field(default_factory=list)
     shelved: list[Shelved] = field(default_factory=list)
@@ -235,6 +289,10 @@ class Evidence:
     """Model calls of one turn, repeats not counted."""
     queue_max: int = 32
     """Messages that may wait."""
+    window: Window | None = None
+    """None where the window of the agent's model is large."""
+    live: LiveRules | None = None
+    """None for an agent without live contexts."""
     is_restricted: bool = False
     """Whether what a loaded skill says of tools binds the agent."""
     unanswered: list[str] = field(default_factory=list)

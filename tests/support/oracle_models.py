@@ -6,7 +6,7 @@ from json import loads
 
 from tests.support.oracle_case import NEVER, Case
 from tests.support.oracle_evidence import Json, ModelCall, Violation
-from tests.support.oracle_story import chain_link
+from tests.support.oracle_view import chain_link
 from tests.support.request_rules import violations
 
 

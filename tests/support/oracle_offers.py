@@ -12,7 +12,9 @@ from tests.support.oracle_case import NEVER, Case
 from tests.support.oracle_evidence import Json, Violation
 
 ALWAYS_OFFERED = frozenset({"read_result"})
-ENGINE_TOOLS = frozenset({"read_result", "load_skill", "read_skill_file", "search_skills"})
+ENGINE_TOOLS = frozenset({"read_result", "read_earlier", "load_skill", "read_skill_file", "search_skills"})
+ROOM_FOR_SKILLS_TOKENS = 360
+"""With less beside the fixed parts, the texts of skills may have to go."""
 _HIDDEN = "for nobody's eyes"
 
 
@@ -34,6 +36,9 @@ class _Walk:
         self._skills: dict[str, tuple[str, list[str]]] = {}
         """Digest and allowed tools of those in the view."""
         self._base_skills: dict[str, tuple[str, list[str]]] = {}
+        self._loaded_in: dict[str, int] = {}
+        """Turns in which they were loaded."""
+        self._base_loaded_in: dict[str, int] = {}
         self._replied = 0
         """Moment at which the model had asked for the calls of the open round."""
         self._binding: dict[str, tuple[str, list[str]]] = {}
@@ -66,7 +71,7 @@ class _Walk:
         self._version = version
 
     def _turn_prepared(self, record: Json) -> Iterator[Violation]:
-        self._base_skills = dict(self._skills)
+        self._base_skills, self._base_loaded_in = dict(self._skills), dict(self._loaded_in)
         tools = {tool["name"] for tool in self._preamble["tools"]} - ALWAYS_OFFERED
         index = "".join(block["text"] for block in self._preamble["system"][1:])
         offered = {f"tool.{name}" for name in tools}
@@ -124,15 +129,44 @@ class _Walk:
         if self._skills.get(skill, ("", []))[0] == digest:
             yield self._broken("skill_twice", record, f"{skill} is in the view in this version")
         self._skills[skill] = (digest, record.get("allowed_tools", []))
+        self._loaded_in[skill] = record["turn"]
         durable = self._case.durable(record["seq"])
-        if _was_off(self._case, f"skill.{skill}", self._replied, durable):
+        if was_off(self._case, f"skill.{skill}", self._replied, durable):
             yield self._broken("skill_off", record, f"{skill} was off all the time")
         if digest not in _shelved(self._case, skill, self._replied, durable):
             yield self._broken("skill_stale", record, f"{skill} was never of that version then")
 
     def _turn_refused(self, record: Json) -> Iterator[Violation]:
-        self._skills = dict(self._base_skills)
+        self._skills, self._loaded_in = dict(self._base_skills), dict(self._base_loaded_in)
         yield from ()
+
+    def _context_replaced(self, record: Json) -> Iterator[Violation]:
+        """A skill that was loaded in what goes stands at the head from now on, at that version, or is told as
+        forgotten; and no other one is."""
+        carried, forgotten = record.get("skills", []), record.get("forgotten", [])
+        gone = {skill for skill, turn in self._loaded_in.items() if turn < record["kept_from"]}
+        if set(carried) | set(forgotten) != gone and record["reason"] != "shortened":
+            fact = f"carried are {carried}, forgotten {forgotten}, in what goes stood {sorted(gone)}"
+            yield self._broken("skill_lost", record, fact)
+        head, durable = [block["text"] for block in record["head"]], self._case.durable(record["seq"])
+        since = self._case.durable(self._case.story.turns[record["turn"]].begin_seq)
+        for skill in carried:
+            mark = f"[Skill {skill}, version {self._skills[skill][0][:12]}, loaded earlier:]"
+            if sum(text.startswith(mark) for text in head) != 1:
+                yield self._broken("skill_lost", record, f"{mark} is not in the head once")
+            if was_off(self._case, f"skill.{skill}", since, durable):
+                yield self._broken("skill_off", record, f"{skill} was off all the time")
+        window = self._case.evidence.window
+        has_room = window is None or window.free_tokens >= ROOM_FOR_SKILLS_TOKENS
+        for skill in forgotten:
+            is_there = has_room and "" not in _shelved(self._case, skill, since, durable)
+            if is_there and was_on(self._case, f"skill.{skill}", since, durable):
+                yield self._broken("skill_lost", record, f"{skill} was forgotten, and could have been kept")
+            if record["reason"] != "shortened":
+                for skills in (self._skills, self._base_skills):
+                    skills.pop(skill, None)
+                for turns in (self._loaded_in, self._base_loaded_in):
+                    turns.pop(skill, None)
 
 
 def _runs(case: Case) -> Iterator[Violation]:
@@ -150,7 +184,7 @@ def _runs(case: Case) -> Iterator[Violation]:
             continue
         if step.tool not in case.story.turns[call.turn].offered:
             yield case.broken("tool_not_offered", f"{step.tool} ran in turn {call.turn}, which does not offer it")
-        if _was_off(case, f"tool.{step.tool}", asked[step.call_id], step.moment):
+        if was_off(case, f"tool.{step.tool}", asked[step.call_id], step.moment):
             yield case.broken("tool_off", f"call {step.call_id} ran {step.tool}, which was off since it was asked for")
 
 
@@ -162,13 +196,22 @@ def replied_at(case: Case, record: Json) -> int:
     return max((moment for moment in ended if moment <= case.durable(record["seq"])), default=NEVER)
 
 
-def _was_off(case: Case, key: str, since: int, until: int) -> bool:
+def was_off(case: Case, key: str, since: int, until: int) -> bool:
     """Whether a flag was off from one moment to another without a break."""
     changes = [change for change in case.evidence.switched if change.key == key]
     place = bisect_right(changes, since, key=lambda change: change.moment)
     if not place or changes[place - 1].is_on or since > until:
         return False
     return not any(change.is_on for change in changes[place:] if change.moment <= until)
+
+
+def was_on(case: Case, key: str, since: int, until: int) -> bool:
+    """Whether a flag was on from one moment to another without a break."""
+    changes = [change for change in case.evidence.switched if change.key == key]
+    place = bisect_right(changes, since, key=lambda change: change.moment)
+    if (place and not changes[place - 1].is_on) or since > until:
+        return False
+    return all(change.is_on for change in changes[place:] if change.moment <= until)
 
 
 def _shelved(case: Case, skill: str, since: int, until: int) -> set[str]:

@@ -7,14 +7,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from tests.support.oracle_evidence import Journal, Json, Row, Violation
+from tests.support.oracle_view import View, canonical, chain_link, extended, messages_of, replaced, size_of, turns_in
 
 PUBLIC_KINDS = frozenset(
     {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
     | {
         "context_changed",
+        "context_replaced",
+        "compaction_failed",
+        "live_context_replaced",
+        "live_context_failed",
         "skill_loaded",
         "late_result",
         "turn_finished",
@@ -38,6 +42,35 @@ class Request:
     call: str
     link: str
     body: bytes
+    fixed_bytes: int
+    """Of the body, what stands before the messages."""
+    turns: list[int]
+    """In the view, in order."""
+    older_bytes: int
+    """Of the view, what stands before the last three of them."""
+    is_new: bool
+    """Not asked again as it was."""
+    is_measured: bool
+    """Whether a reply came since the view was replaced last."""
+
+
+@dataclass(slots=True)
+class Fold:
+    """A replaced part of the view, and what it was replaced in."""
+
+    seq: int
+    turn: int
+    record: Json
+    turns: list[int]
+    """In the view before, in order."""
+    gone_bytes: int
+    """Size of what left the view."""
+    last_seq: int
+    """The last record before the turns that stay."""
+    is_measured: bool
+    """Whether a reply came since the fold before."""
+    before: Json
+    """The record of that fold; empty for the first one."""
 
 
 @dataclass(slots=True)
@@ -53,6 +86,8 @@ class Call:
     finished_seq: int = 0
     outcome: str = ""
     text: str = ""
+    size_bytes: int = 0
+    """Of its result."""
     late_seq: int = 0
     late_outcome: str = ""
 
@@ -73,6 +108,16 @@ class Turn:
     was asked again do not count."""
     excuses: dict[int, list[int]] = field(default_factory=dict)
     """Seqs of what allowed one more model call in a round: an attempt, or a failure that is asked again."""
+    folds_begun: int = 0
+    """Attempts at the fold that is open."""
+    fold_failures: int = 0
+    """Of the summariser in this turn."""
+    is_too_long: bool = False
+    """Whether the host said so of its last request, and nothing was folded since."""
+    too_long_round: int = 0
+    """In which it said so last."""
+    live: Json | None = None
+    """The live context that its requests hold."""
     failures: int = 0
     """Model calls that failed and are asked again."""
     is_failing: bool = False
@@ -80,8 +125,8 @@ class Turn:
     note: list[Json] = field(default_factory=list)
     """Said behind the reply of the open round."""
     stop_reason: str = ""
-    base: list[Json] = field(default_factory=list)
-    """The messages before the turn."""
+    base: View = ()
+    """The view before the turn."""
     base_notes: list[Json] = field(default_factory=list)
     round: int = 0
     call: str = ""
@@ -92,8 +137,6 @@ class Turn:
     """The model call that the end of the turn left without a reply."""
     partial: str = ""
     """What was kept of it."""
-    turn_only: list[Json] = field(default_factory=list)
-    """Said in this turn and no later one."""
     offered: frozenset[str] = frozenset()
     """Names of the tools that its requests offer."""
     is_interrupted: bool = False
@@ -107,23 +150,9 @@ class _Waiting:
     when_busy: str
 
 
-def canonical(value: Any) -> bytes:
-    """JSON with sorted keys and no blanks."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
 def records_of(rows: Iterable[Row]) -> list[Json]:
     """The records of all rows, in order."""
     return [record for row in rows for record in json.loads(row.records)]
-
-
-def chain_link(messages: Iterable[Json]) -> str:
-    """The last link of the hash chain over the blocks of ``messages``."""
-    link = b""
-    for message in messages:
-        for block in message["content"]:
-            link = hashlib.sha256(link + canonical([message["role"], block])).digest()
-    return link.hex()
 
 
 class Story:
@@ -151,8 +180,14 @@ class Story:
         self._turn: Turn | None = None
         self._results: dict[str, Json] = {}
         self._notes: list[Json] = []
-        self._messages: list[Json] = []
+        self.folds: list[Fold] = []
+        self._view: View = ()
         self._preamble: Json = {}
+        self._lives: dict[int, Json] = {}
+        """Blocks of live contexts by the seq of their record."""
+        self._is_measured = True
+        self._before: Json = {}
+        """The record before this one."""
         self._check_rows(journal.rows)
         for record in self.records:
             self._read(record)
@@ -190,6 +225,7 @@ class Story:
             self._broken("journal_order", seq, f"kind {kind!r} is not known to the oracle")
         else:
             handler(record, seq)
+        self._before = record
         self.at_rest.append(self._turn is None and not self._queue)
 
     def _conversation_created(self, record: Json, seq: int) -> None:
@@ -204,13 +240,77 @@ class Story:
     def _skill_loaded(self, record: Json, seq: int) -> None:
         self._running(record, seq)
 
+    def _live_context_ordered(self, record: Json, seq: int) -> None:
+        pass
+
+    def _live_context_replaced(self, record: Json, seq: int) -> None:
+        self._lives[seq] = record["block"]
+
+    def _live_context_failed(self, record: Json, seq: int) -> None:
+        pass
+
+    def _live_of(self, record: Json, seq: int) -> Json | None:
+        """What the requests of a turn hold, by what its first record says."""
+        named = record.get("live", 0)
+        if named and named not in self._lives:
+            self._broken("live_stale", seq, f"record {named} brought no live context")
+        return self._lives.get(named)
+
+    def _fixed(self, turn: Turn) -> Json:
+        """What stands before the messages of its requests."""
+        system = self._preamble.get("system", [])
+        return {**self._preamble, "system": [*system, turn.live]} if turn.live is not None else self._preamble
+
+    def _fold_begun(self, turn: Turn, record: Json, seq: int) -> None:
+        if record["attempt"] != turn.folds_begun + 1:
+            fact = f"attempt {record['attempt']} at a fold follows {turn.folds_begun}"
+            self._broken("journal_order", seq, fact)
+        turn.folds_begun = record["attempt"]
+        turn.attempts["compact", len(self.folds) + turn.fold_failures, record["attempt"]] = seq
+
+    def _context_replaced(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is None:
+            return
+        if not turn.folds_begun:
+            self._broken("attempt_unrecorded", seq, "a fold that was never begun")
+        kept_from = record["kept_from"]
+        turns = turns_in(self._view)
+        if kept_from not in turns:
+            self._broken("fold_tail", seq, f"turn {kept_from} is to stay, in the view are {turns}")
+            return
+        self.folds.append(
+            Fold(
+                seq,
+                turn.number,
+                record,
+                turns=turns,
+                gone_bytes=size_of(said for said in self._view if said.turn < kept_from),
+                last_seq=self.turns[kept_from].begin_seq - 1,
+                is_measured=self._is_measured,
+                before=self.folds[-1].record if self.folds else {},
+            )
+        )
+        self._view, turn.base = replaced(self._view, record), replaced(turn.base, record)
+        shorter = record.get("shortened", {})
+        self._results |= {id_: block for id_, block in shorter.items() if id_ in turn.open_calls}
+        if (link := chain_link(messages_of(self._view))) != record["link"]:
+            self._broken("view", seq, f"the fold leaves link {link}, recorded {record['link']}")
+        turn.folds_begun, turn.is_too_long, self._is_measured = 0, False, False
+
+    def _compaction_failed(self, record: Json, seq: int) -> None:
+        if (turn := self._running(record, seq)) is not None:
+            turn.folds_begun, turn.fold_failures = 0, turn.fold_failures + 1
+
     def _preamble_changed(self, record: Json, seq: int) -> None:
-        if self._turn is not None:
+        follows_fold = self._before["kind"] == "context_replaced"
+        if self._turn is not None and not follows_fold:
             self._broken("journal_order", seq, f"the preamble changes in turn {self._turn.number}")
         digest = hashlib.sha256(canonical(record["body"])).hexdigest()
         if digest != record["digest"]:
             self._broken("digest", seq, f"the preamble's digest is {digest}, recorded {record['digest']}")
         self._preamble = record["body"]
+        if self._turn is not None:
+            self._turn.offered |= {tool["name"] for tool in self._preamble.get("tools", ())}
 
     def _message_received(self, record: Json, seq: int) -> None:
         id_, when_busy = record["message_id"], record.get("when_busy", "queue")
@@ -235,14 +335,14 @@ class Story:
         if not self._queue or messages != [self._queue[0].id]:
             waiting = [other.id for other in self._queue]
             self._broken("message_order", seq, f"the turn takes {messages}, waiting are {waiting}")
-        base = [{"role": message["role"], "content": list(message["content"])} for message in self._messages]
-        turn = self.turns[number] = Turn(number, list(messages), seq, base=base, base_notes=self._notes)
-        turn.turn_only = record.get("turn_only", [])
+        turn = self.turns[number] = Turn(number, list(messages), seq, base=self._view, base_notes=self._notes)
+        turn.live = self._live_of(record, seq)
         turn.offered = frozenset(tool["name"] for tool in self._preamble.get("tools", ()))
-        blocks = [*self._notes, *record.get("signal", []), *self._take(messages, number), *turn.turn_only]
+        blocks = [*self._notes, *record.get("signal", []), *self._take(messages, number)]
         self._notes = []
-        self._say("user", blocks)
         self._turn = turn
+        self._say("user", blocks)
+        self._view = extended(self._view, "user", record.get("turn_only", []), turn=number, is_turn_only=True)
 
     def _take(self, ids: list[str], turn: int) -> Iterator[Json]:
         for id_ in ids:
@@ -272,6 +372,9 @@ class Story:
         if (turn := self._beginning(record, seq)) is None:
             return
         step, round_, attempt = record["step"], record["round"], record["attempt"]
+        if step == "compact":
+            self._fold_begun(turn, record, seq)
+            return
         before = [number for name, at, number in turn.attempts if (name, at) == (step, round_)]
         if round_ != turn.round or attempt != max(before, default=1) + 1:
             self._broken("journal_order", seq, f"attempt {attempt} at {step} of round {round_} follows {before}")
@@ -288,21 +391,39 @@ class Story:
         steering = [waiting.id for waiting in self._queue if waiting.when_busy == "steer"] if is_new else []
         if joined != steering:
             self._broken("message_order", seq, f"messages {joined} join, steering are {steering}")
+        if turn.is_too_long:
+            self._broken("not_folded", seq, "what was too long is asked again as it was")
         self._close_round(turn, seq)
         self._say("user", list(self._take(joined, turn.number)))
         turn.messages.extend(joined)
         turn.round, turn.call = record["round"], record["call"]
-        link = chain_link(self._messages)
+        messages = messages_of(self._view)
+        link = chain_link(messages)
         if link != record["link"]:
             self._broken("view", seq, f"the view's last link is {link}, recorded {record['link']}")
-        body = canonical({**self._preamble, "messages": self._messages})
-        self.requests.append(Request(seq, turn.number, turn.round, turn.call, record["link"], body))
+        fixed = self._fixed(turn)
+        self.requests.append(
+            Request(
+                seq,
+                turn.number,
+                turn.round,
+                turn.call,
+                record["link"],
+                canonical({**fixed, "messages": messages}),
+                fixed_bytes=len(canonical(fixed)),
+                turns=(turns := turns_in(self._view)),
+                older_bytes=size_of(said for said in self._view if said.turn < turns[-3:][0]),
+                is_new=is_new,
+                is_measured=self._is_measured,
+            )
+        )
 
     def _model_replied(self, record: Json, seq: int) -> None:
         if (turn := self._running(record, seq)) is None:
             return
         if record["call"] != turn.call or record["round"] in turn.replies:
             self._broken("journal_order", seq, f"a reply to call {record['call']}, open is {turn.call!r}")
+        self._is_measured = True
         turn.call, turn.note, turn.stop_reason = "", record.get("note", []), record["stop_reason"]
         turn.replies[record["round"]] = seq
         turn.reply = record["blocks"]
@@ -319,7 +440,12 @@ class Story:
         if not record.get("retry_at_us"):
             turn.is_failing = True
             return
-        turn.failures += 1
+        if record["code"] == "model_context_too_long":
+            if turn.too_long_round == turn.round:
+                self._broken("unbounded", seq, f"round {turn.round} was too long twice and is asked again")
+            turn.is_too_long, turn.too_long_round = True, turn.round
+        else:
+            turn.failures += 1
         turn.excuses.setdefault(turn.round, []).append(seq)
         turn.attempts = {name: at for name, at in turn.attempts.items() if name[:2] != ("call_model", turn.round)}
 
@@ -335,7 +461,7 @@ class Story:
         call = self._open_call(record, seq)
         if call is not None:
             call.finished_seq, call.outcome = seq, record["outcome"]
-            call.text = record["block"].get("content", "")
+            call.text, call.size_bytes = record["block"].get("content", ""), len(canonical(record["block"]))
             self._results[call.id] = record["block"]
 
     def _open_call(self, record: Json, seq: int) -> Call | None:
@@ -359,14 +485,14 @@ class Story:
         if turn.reply is None or turn.open_calls or turn.note or turn.stop_reason not in FINAL:
             self._broken("journal_order", seq, f"turn {turn.number} finishes without a final reply")
         self._close_round(turn, seq)
-        self._leave_behind(turn)
+        self._leave_behind()
         self._end(turn, record, seq)
 
     def _turn_cancelled(self, record: Json, seq: int) -> None:
         if (turn := self._running(record, seq)) is None:
             return
         self._close_round(turn, seq)
-        self._leave_behind(turn)
+        self._leave_behind()
         turn.cut_call = turn.call
         turn.partial = "".join(block.get("text", "") for block in record.get("partial", []))
         self._say("assistant", record.get("partial", []))
@@ -381,16 +507,13 @@ class Story:
             return
         if turn.stop_reason != "refusal" or turn.reply:
             self._broken("journal_order", seq, f"turn {turn.number} is refused after {turn.stop_reason!r}")
-        self._messages = turn.base
+        self._view = turn.base
         self._notes = [*turn.base_notes, *self._notes, record["note"]]
         self._end(turn, record, seq)
 
-    def _leave_behind(self, turn: Turn) -> None:
-        """What was for this turn alone is said no more; told from equal words of others by being the same object."""
-        for message in self._messages[len(turn.base) - 1 if turn.base else 0 :]:
-            message["content"] = [
-                block for block in message["content"] if not any(block is gone for gone in turn.turn_only)
-            ]
+    def _leave_behind(self) -> None:
+        """What was for this turn alone is said no more."""
+        self._view = tuple(said for said in self._view if not said.is_turn_only)
 
     def _end(self, turn: Turn, record: Json, seq: int) -> None:
         turn.end_seq, turn.end = seq, record["kind"]
@@ -408,9 +531,5 @@ class Story:
         turn.reply, turn.open_calls, turn.note = None, [], []
 
     def _say(self, role: str, blocks: list[Json]) -> None:
-        if not blocks:
-            return
-        if self._messages and self._messages[-1]["role"] == role:
-            self._messages[-1]["content"].extend(blocks)
-        else:
-            self._messages.append({"role": role, "content": list(blocks)})
+        assert self._turn is not None, "nothing is said outside a turn"
+        self._view = extended(self._view, role, blocks, turn=self._turn.number)
