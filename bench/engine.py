@@ -11,7 +11,7 @@ import anyio
 import structlog
 
 from bench.work import SYSTEM_PROMPT, TURN, InstantModel, InstantTools, Shape, message
-from torpor.actor.loop import ActorParts
+from torpor.actor.parts import ActorParts
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.clock import RandomIds, SystemClock

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from torpor import local_files
-from torpor.actor.loop import ActorParts
+from torpor.actor.parts import ActorParts
 from torpor.bus.contract import Bus
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock, IdSource, RandomIds, SystemClock

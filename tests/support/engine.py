@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.support.doubles import CountingIds, FakeTool, FakeToolbox, Ledger, ManualClock, Play, PlayedModel, reads
 from tests.support.probed_store import ProbedStore
-from torpor.actor.loop import ActorParts
+from torpor.actor.parts import ActorParts
 from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus

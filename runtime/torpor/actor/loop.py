@@ -18,86 +18,41 @@ import structlog
 from torpor.actor.commit import Journal
 from torpor.actor.lifecycle import ActorState, Signal, next_state
 from torpor.actor.mailbox import Mailbox, PendingReply
-from torpor.actor.options import ActorOptions
+from torpor.actor.parts import ActorParts
+from torpor.actor.recorder import Recorder
 from torpor.actor.thaw import thaw
-from torpor.bus.contract import Bus
-from torpor.clock import Clock, IdSource
-from torpor.conversation.fold import version_of
-from torpor.conversation.live_context import due, live_block
-from torpor.conversation.markup import defused
-from torpor.conversation.retry import RetryOptions
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, encode_snapshot
 from torpor.conversation.state import CallState, ConversationState
-from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
-from torpor.conversation.summary import CompactionOptions
-from torpor.conversation.text import is_blank
+from torpor.conversation.steps import Lane, Rest, next_step
 from torpor.conversation.view import View
 from torpor.errors import (
-    Busy,
     Fenced,
     NothingToCancel,
     NotNow,
-    NotOffered,
-    Rejected,
     StoreError,
     TorporError,
-    UnknownAgent,
 )
-from torpor.records.blocks import Block, text_block
 from torpor.records.commands import (
     CancelTurn,
     Hibernate,
-    Receipt,
     RefreshLiveContext,
     SendMessage,
     TellLiveContext,
     UpdateContext,
     Wake,
 )
-from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
-    ContextChanged,
-    ConversationCreated,
     LateResult,
-    LiveContextFailed,
-    LiveContextReplaced,
-    LiveReason,
-    MessageReceived,
     Outcome,
     WhenBusy,
 )
-from torpor.store.contract import Lease, Snapshot, Store
+from torpor.store.contract import Lease, Snapshot
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
-from torpor.turn.agents import Agent, Agents
-from torpor.turn.calibration import Calibration
 from torpor.turn.interpret import Interpreter
-from torpor.turn.live_context import order_of
-from torpor.turn.options import TurnOptions
-from torpor.turn.prepare import LIVE_FLAG, Surroundings
 
 _log = structlog.get_logger()
-
-
-class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every actor of a process shares."""
-
-    store: Store
-    bus: Bus
-    clock: Clock
-    ids: IdSource
-    agents: Agents
-    limiter: anyio.CapacityLimiter
-    """For concurrent model calls."""
-    steps: StepOptions
-    retry: RetryOptions = RetryOptions()
-    turn: TurnOptions
-    compaction: CompactionOptions = CompactionOptions()
-    actor: ActorOptions
-    surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
-    calibration: Calibration = msgspec.field(default_factory=Calibration)
-    jobs_added: Callable[[], None] = lambda: None
-    """Is told when an append with jobs is durable."""
 
 
 class Actor:
@@ -272,12 +227,8 @@ class Actor:
             match command:
                 case SendMessage():
                     await self._receive(journal, reply, command)
-                case UpdateContext():
-                    self._update_context(journal, reply, command)
-                case TellLiveContext():
-                    self._take_live_context(journal, reply, command)
-                case RefreshLiveContext():
-                    self._refresh_live_context(journal, reply, command)
+                case UpdateContext() | TellLiveContext() | RefreshLiveContext():
+                    self._record(journal, reply, command)
                 case CancelTurn():
                     self._cancel(journal, reply, command)
                 case Hibernate():
@@ -296,104 +247,36 @@ class Actor:
                 return
             receipt = journal.pending_receipt(command.message_id)
         if receipt is None:
+            running = journal.state.turn
             try:
-                receipt = self._record(journal, command)
+                receipt = Recorder(self.key, self._parts, journal=journal).message(command)
             except TorporError as refusal:
                 reply.fail(refusal)
                 return
+            if command.when_busy is WhenBusy.INTERRUPT and running is not None and self._interpreter is not None:
+                journal.after_commit(partial(self._interpreter.cancel, "interrupt", turn=running.number))
         journal.after_commit(partial(reply.resolve, receipt))
 
-    def _record(self, journal: Journal, command: SendMessage) -> Receipt:
-        state, bounds = journal.state, self._parts.actor
-        agent = self._agent(state, command.agent)
-        if state.turn is not None and command.when_busy is WhenBusy.REJECT:
-            raise Rejected(turn=state.turn.number)
-        if len(state.queued) >= bounds.unprocessed_max:
-            raise Busy("queue of messages", waiting=len(state.queued), retry_after_s=bounds.busy_retry_after_s)
-        if command.resume is not None and command.resume not in state.offers:
-            raise NotOffered(command.resume.value)
-        if not state.seq:
-            journal.add(ConversationCreated(agent=agent.name))
-        journal.add(
-            MessageReceived(
-                message_id=command.message_id,
-                principal=command.principal,
-                blocks=_blocks_of(command),
-                when_busy=command.when_busy,
-                cleaned=command.cleaned,
-                lookback=command.lookback,
-            )
-        )
-        receipt = Receipt(
-            message_id=command.message_id,
-            event=journal.state.event,
-            at_us=self._parts.clock.now_us(),
-            position=_position(journal.state, command.message_id),
-        )
-        journal.remember(receipt)
-        if command.when_busy is WhenBusy.INTERRUPT and state.turn is not None and self._interpreter is not None:
-            journal.after_commit(partial(self._interpreter.cancel, "interrupt", turn=state.turn.number))
-        return receipt
-
-    def _agent(self, state: ConversationState, named: str) -> Agent:
-        """Of this conversation; of one that is to be created, the one that was named. Raises: UnknownAgent."""
-        name = state.agent if state.seq else named
-        if (agent := self._parts.agents.get(name)) is None:
-            raise UnknownAgent(name, known=self._parts.agents.names())
-        return agent
-
-    def _update_context(self, journal: Journal, reply: PendingReply, command: UpdateContext) -> None:
-        """Record what is new; a repeat of what was told a short while ago is not written again."""
-        state, now_us = journal.state, self._parts.clock.now_us()
+    def _record(
+        self, journal: Journal, reply: PendingReply, command: UpdateContext | TellLiveContext | RefreshLiveContext
+    ) -> None:
+        """Commands that change what turns are told, and answer at once when they change nothing."""
+        recorder = Recorder(self.key, self._parts, journal=journal)
         try:
-            agent = self._agent(state, command.agent)
+            match command:
+                case UpdateContext():
+                    answer: int = recorder.context(command)
+                case TellLiveContext():
+                    recorder.live_context(command)
+                    answer = _DONE
+                case RefreshLiveContext():
+                    answer = recorder.refresh(command)
+                case _:
+                    assert_never(command)
         except TorporError as refusal:
             reply.fail(refusal)
             return
-        age_s = (now_us - state.context_us) / 1_000_000
-        if command.context != state.context or age_s > self._parts.surroundings.context.expiry_s / 2:
-            if not state.seq:
-                journal.add(ConversationCreated(agent=agent.name))
-            version = version_of(state, command.context)
-            journal.add(ContextChanged(context=command.context, version=version, principal=command.principal))
-        journal.after_commit(partial(reply.resolve, journal.state.context_version))
-
-    def _take_live_context(self, journal: Journal, reply: PendingReply, command: TellLiveContext) -> None:
-        """Record what came of the order that is out; of any other, nothing."""
-        if command.job == journal.state.live.ordered:
-            journal.add(
-                LiveContextReplaced(
-                    job=command.job,
-                    words=command.words,
-                    block=live_block(command.words),
-                    messages=command.messages,
-                    usage=command.usage,
-                    model=command.model,
-                )
-                if command.words
-                else LiveContextFailed(job=command.job, code=command.code, detail=command.detail, usage=command.usage)
-            )
-        journal.after_commit(partial(reply.resolve, _DONE))
-
-    def _refresh_live_context(self, journal: Journal, reply: PendingReply, command: RefreshLiveContext) -> None:
-        """Order a new one: by hand always, on opening when it is old; where it is switched off, never."""
-        parts, state, now_us = self._parts, journal.state, self._parts.clock.now_us()
-        agent = parts.agents.get(state.agent) if state.seq else None
-        reason: LiveReason | None = LiveReason.HAND
-        if command.is_opened:
-            reason = due(state, options=parts.surroundings.live, now_us=now_us, is_opened=True)
-        if agent is not None and agent.live is not None and reason is not None and self._is_live_on(agent):
-            order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
-            journal.add(order)
-            journal.add_job(job)
-            journal.after_commit(partial(reply.resolve, _DONE))
-        else:
-            reply.resolve(_NOTHING_DONE)
-
-    def _is_live_on(self, agent: Agent) -> bool:
-        """Whether flags allow a live context, as far as that is known without asking."""
-        decided = self._parts.surroundings.flags.decided(agent.flag_context(self.key))
-        return decided is None or decided.is_on(LIVE_FLAG)
+        journal.after_commit(partial(reply.resolve, answer))
 
     def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
         turn = journal.state.turn
@@ -451,7 +334,6 @@ class Actor:
 
 
 _DONE: Final = True
-_NOTHING_DONE: Final = False
 RECORD_BYTES: Final = 256
 """What a record costs in the journal beside its text, about; only the choice of moments for snapshots rests on it."""
 
@@ -459,16 +341,3 @@ RECORD_BYTES: Final = 256
 def _marks(state: ConversationState) -> ConversationState:
     """Of a state that was saved, the numbers that tell when the next one is due; not its text."""
     return ConversationState(seq=state.seq, view=View(size_bytes=state.view.size_bytes))
-
-
-def _blocks_of(command: SendMessage) -> tuple[Block, ...]:
-    """What the model reads of a message; the engine's own tags mean nothing in it."""
-    resumes = (notes.RESUME[command.resume],) if command.resume is not None else ()
-    texts = (*resumes, defused(command.text)) if not is_blank(command.text) else resumes
-    return tuple(map(text_block, texts))
-
-
-def _position(state: ConversationState, message_id: MessageId) -> int:
-    """How many turns and messages go before it."""
-    ahead = next(index for index, message in enumerate(state.queued) if message.id == message_id)
-    return ahead + (state.turn is not None)

@@ -19,8 +19,9 @@ import anyio.abc
 import structlog
 
 from torpor.actor.lifecycle import ActorState
-from torpor.actor.loop import Actor, ActorParts
+from torpor.actor.loop import Actor
 from torpor.actor.mailbox import PendingReply
+from torpor.actor.parts import ActorParts
 from torpor.errors import (
     Fenced,
     JournalCorrupt,

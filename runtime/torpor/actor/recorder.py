@@ -1,0 +1,152 @@
+"""Commands that become records: what is refused, what is written, and what is answered once it is durable.
+
+Above: the actor's task, which takes commands from its mailbox one after the other. Nothing here waits.
+"""
+
+from typing import Final
+
+from torpor.actor.commit import Journal
+from torpor.actor.parts import ActorParts
+from torpor.conversation.fold import version_of
+from torpor.conversation.live_context import due, live_block
+from torpor.conversation.markup import defused
+from torpor.conversation.state import ConversationState
+from torpor.conversation.text import is_blank
+from torpor.errors import Busy, NotOffered, Rejected, UnknownAgent
+from torpor.records.blocks import Block, text_block
+from torpor.records.commands import Receipt, RefreshLiveContext, SendMessage, TellLiveContext, UpdateContext
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import (
+    ContextChanged,
+    ConversationCreated,
+    LiveContextFailed,
+    LiveContextReplaced,
+    LiveReason,
+    MessageReceived,
+    WhenBusy,
+)
+from torpor.turn import notes
+from torpor.turn.agents import Agent
+from torpor.turn.live_context import order_of
+from torpor.turn.prepare import LIVE_FLAG
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class Recorder:
+    """Of one conversation."""
+
+    __slots__ = ("_journal", "_key", "_parts")
+
+    def __init__(self, key: ConversationKey, parts: ActorParts, *, journal: Journal) -> None:
+        self._key = key
+        self._parts = parts
+        self._journal = journal
+
+    def message(self, command: SendMessage) -> Receipt:
+        """Record a message that was not seen before.
+
+        Raises: UnknownAgent, Rejected, Busy, NotOffered: nothing was recorded.
+        """
+        journal, state, bounds = self._journal, self._journal.state, self._parts.actor
+        agent = self._agent(state, command.agent)
+        if state.turn is not None and command.when_busy is WhenBusy.REJECT:
+            raise Rejected(turn=state.turn.number)
+        if len(state.queued) >= bounds.unprocessed_max:
+            raise Busy("queue of messages", waiting=len(state.queued), retry_after_s=bounds.busy_retry_after_s)
+        if command.resume is not None and command.resume not in state.offers:
+            raise NotOffered(command.resume.value)
+        if not state.seq:
+            journal.add(ConversationCreated(agent=agent.name))
+        journal.add(
+            MessageReceived(
+                message_id=command.message_id,
+                principal=command.principal,
+                blocks=_blocks_of(command),
+                when_busy=command.when_busy,
+                cleaned=command.cleaned,
+                lookback=command.lookback,
+            )
+        )
+        receipt = Receipt(
+            message_id=command.message_id,
+            event=journal.state.event,
+            at_us=self._parts.clock.now_us(),
+            position=_position(journal.state, command.message_id),
+        )
+        journal.remember(receipt)
+        return receipt
+
+    def context(self, command: UpdateContext) -> int:
+        """Record what is new; a repeat of what was told a short while ago is not written again. Returns the version.
+
+        Raises: UnknownAgent: nothing was recorded.
+        """
+        state, now_us = self._journal.state, self._parts.clock.now_us()
+        agent = self._agent(state, command.agent)
+        age_s = (now_us - state.context_us) / _MICROSECONDS
+        if command.context != state.context or age_s > self._parts.surroundings.context.expiry_s / 2:
+            if not state.seq:
+                self._journal.add(ConversationCreated(agent=agent.name))
+            version = version_of(state, command.context)
+            self._journal.add(ContextChanged(context=command.context, version=version, principal=command.principal))
+        return self._journal.state.context_version
+
+    def live_context(self, command: TellLiveContext) -> None:
+        """Record what came of the order that is out; of any other, nothing."""
+        if command.job != self._journal.state.live.ordered:
+            return
+        if not command.words:
+            failed = LiveContextFailed(job=command.job, code=command.code, detail=command.detail, usage=command.usage)
+            self._journal.add(failed)
+            return
+        self._journal.add(
+            LiveContextReplaced(
+                job=command.job,
+                words=command.words,
+                block=live_block(command.words),
+                messages=command.messages,
+                usage=command.usage,
+                model=command.model,
+            )
+        )
+
+    def refresh(self, command: RefreshLiveContext) -> bool:
+        """Order a new live context: by hand always, on opening when it is old, and where it is switched off, never.
+        Returns whether one was ordered."""
+        parts, state, now_us = self._parts, self._journal.state, self._parts.clock.now_us()
+        agent = parts.agents.get(state.agent) if state.seq else None
+        reason: LiveReason | None = LiveReason.HAND
+        if command.is_opened:
+            reason = due(state, options=parts.surroundings.live, now_us=now_us, is_opened=True)
+        if agent is None or agent.live is None or reason is None or not self._is_live_on(agent):
+            return False
+        order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
+        self._journal.add(order)
+        self._journal.add_job(job)
+        return True
+
+    def _agent(self, state: ConversationState, named: str) -> Agent:
+        """Of this conversation; of one that is to be created, the one that was named. Raises: UnknownAgent."""
+        name = state.agent if state.seq else named
+        if (agent := self._parts.agents.get(name)) is None:
+            raise UnknownAgent(name, known=self._parts.agents.names())
+        return agent
+
+    def _is_live_on(self, agent: Agent) -> bool:
+        """Whether flags allow a live context, as far as that is known without asking."""
+        decided = self._parts.surroundings.flags.decided(agent.flag_context(self._key))
+        return decided is None or decided.is_on(LIVE_FLAG)
+
+
+def _blocks_of(command: SendMessage) -> tuple[Block, ...]:
+    """What the model reads of a message; the engine's own tags mean nothing in it."""
+    resumes = (notes.RESUME[command.resume],) if command.resume is not None else ()
+    texts = (*resumes, defused(command.text)) if not is_blank(command.text) else resumes
+    return tuple(map(text_block, texts))
+
+
+def _position(state: ConversationState, message_id: MessageId) -> int:
+    """How many turns and messages go before it."""
+    ahead = next(index for index, message in enumerate(state.queued) if message.id == message_id)
+    return ahead + (state.turn is not None)
