@@ -16,7 +16,7 @@ from tests.simulation.offers import Switches, surroundings_of
 from tests.simulation.ports import SimBus, SimClock, SimIds
 from tests.simulation.tools import Ledger, toolbox_of
 from tests.support.oracle_evidence import LiveRules, Window
-from torpor.actor.loop import ActorParts
+from torpor.actor.parts import ActorParts
 from torpor.actor.options import ActorOptions
 from torpor.bus.local import LocalBus
 from torpor.conversation.budget import Profile, tokens_of_bytes
@@ -84,12 +84,16 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
         yield Engine(supervisor, runner=runner, store=store, bus=bus)
 
 
+_FIXED_TOKENS: Final[dict[int, int]] = {}
+"""Of an agent with all tools and skills, by the budget of its index; the same in every run."""
+
+
 def _agent(life: Life, *, medium: Medium, ledger: Ledger, switches: Switches) -> Agent:
     """The one agent; a home that changed has another prompt, and one tool less."""
     world, plan = life.world, life.world.plan
     has_changed = world.roll(Fault.HOME_CHANGED)
 
-    def made(profile: Profile, *, system: str, without: str) -> Agent:
+    def made(profile: Profile, *, system: str = "You are a clerk.", without: str = "") -> Agent:
         definition = AgentDefinition(
             name="clerk",
             system=system,
@@ -108,14 +112,16 @@ def _agent(life: Life, *, medium: Medium, ledger: Ledger, switches: Switches) ->
             live=live_model_of(life),
         )
 
-    system = "You are a clerk."
-    profile = _profile(life, made(UNBOUND, system=system, without=""), switches)
+    if plan.index_budget_tokens not in _FIXED_TOKENS:
+        fullest = made(UNBOUND).offer(EVERYTHING_ON, switches.fullest, has_earlier=True)
+        _FIXED_TOKENS[plan.index_budget_tokens] = tokens_of_bytes(fullest.preamble.size_bytes)
+    profile = _profile(life, _FIXED_TOKENS[plan.index_budget_tokens])
     if not has_changed:
-        return made(profile, system=system, without="")
+        return made(profile)
     return made(profile, system=f"You are a clerk, as of {life.name}.", without=world.rng.choice(("file", "look")))
 
 
-def _profile(life: Life, largest: Agent, switches: Switches) -> Profile:
+def _profile(life: Life, fixed_tokens: int) -> Profile:
     """One that has a little room beside the fixed parts, and what the oracle is told of it."""
     plan, evidence = life.world.plan, life.world.evidence
     live = live_options_of(life)
@@ -128,14 +134,13 @@ def _profile(life: Life, largest: Agent, switches: Switches) -> Profile:
     )
     if not plan.room_tokens:
         return Profile(exchanges_max=plan.exchanges_max)
-    fixed = largest.offer(EVERYTHING_ON, switches.fullest, has_earlier=True).preamble
-    threshold_tokens = tokens_of_bytes(fixed.size_bytes) + plan.room_tokens
+    threshold_tokens = fixed_tokens + plan.room_tokens
     budget_tokens = round(threshold_tokens / COMPACTION.threshold_share)
     headroom_tokens = round(budget_tokens * _HEADROOM)
     evidence.window = Window(
         threshold_tokens=threshold_tokens,
         limit_tokens=budget_tokens - headroom_tokens,
-        free_tokens=budget_tokens - headroom_tokens - tokens_of_bytes(fixed.size_bytes),
+        free_tokens=budget_tokens - headroom_tokens - fixed_tokens,
         has_summariser=plan.has_summariser,
         failures_max=COMPACTION.failures_max,
     )
