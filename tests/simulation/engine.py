@@ -16,8 +16,8 @@ from tests.simulation.offers import Switches, surroundings_of
 from tests.simulation.ports import SimBus, SimClock, SimIds
 from tests.simulation.tools import Ledger, toolbox_of
 from tests.support.oracle_evidence import LiveRules, Window
-from torpor.actor.parts import ActorParts
 from torpor.actor.options import ActorOptions
+from torpor.actor.parts import ActorParts
 from torpor.bus.local import LocalBus
 from torpor.conversation.budget import Profile, tokens_of_bytes
 from torpor.conversation.retry import RetryOptions

@@ -10,7 +10,7 @@ import msgspec
 
 from tests.simulation.faults import Fault
 from tests.simulation.planting import Planted
-from torpor.actor import loop
+from torpor.actor import recorder
 from torpor.actor.commit import Journal
 from torpor.conversation import compaction, fold, folding, live_context, replacing, summary
 from torpor.conversation.segments import TurnStart, rebuilt
@@ -174,7 +174,7 @@ def live_context_accumulates() -> AbstractContextManager[object]:
         told.append(words)
         return block_of(" ".join(told))
 
-    return patch.object(loop, "live_block", grown)
+    return patch.object(recorder, "live_block", grown)
 
 
 def live_context_though_off() -> AbstractContextManager[object]:
@@ -213,7 +213,7 @@ _CRASHES: Final = {**_LIVE, "weight": {Fault.CRASH_AT_PORT: 1.0, Fault.CRASH_AT_
 PLANTED_FOLDS: Final = {
     "pair_split_at_cut": Planted(pair_split_at_cut, "request_invalid", 40, dwells=_FOLDING),
     "summary_drops_denial": Planted(summary_drops_denial, "item_lost", 60, dwells=_FOLDING),
-    "trigger_not_rearmed": Planted(trigger_not_rearmed, "not_folded", 200, dwells=_FOLDING),
+    "trigger_not_rearmed": Planted(trigger_not_rearmed, "not_folded", 20, dwells=_FOLDING),
     "trigger_rearmed_at_once": Planted(trigger_rearmed_at_once, "fold_not_measured", 40, dwells=_FAILING),
     "previous_summary_dropped": Planted(previous_summary_dropped, "summary_forgotten", 20, dwells=_FOLDING),
     "thinking_edited": Planted(thinking_edited, "view", 20, dwells=_FOLDING),

@@ -14,9 +14,9 @@ BYTES_PER_TOKEN = 4
 WORTH_FOLDING_BYTES = 600
 """Less than this need not be folded, since a summary is not much shorter."""
 KINDS = frozenset({"correction", "denial", "question", "proposal"})
-_SLACK = 1.05
-_SLACK_TOKENS = 120
-"""What an estimate may be wrong by: a new live context is counted with the next reply only."""
+_SLACK = 1.04
+_SLACK_TOKENS = 20
+"""What an estimate may be wrong by. A new live context is counted with the next reply only."""
 
 
 def judge_folds(case: Case) -> Iterator[Violation]:
@@ -207,7 +207,7 @@ def _requests(case: Case, window: Window) -> Iterator[Violation]:
     """No request is sent that does not fit, and none that older turns could have been folded out of."""
     failed = {record["turn"] for record in case.story.records if record["kind"] == "compaction_failed"}
     for request in case.story.requests:
-        tokens = len(request.body) // BYTES_PER_TOKEN
+        tokens = (len(request.body) - request.live_bytes) // BYTES_PER_TOKEN
         if tokens > window.limit_tokens * _SLACK + _SLACK_TOKENS:
             fact = f"request {request.call} has {tokens} tokens, {window.limit_tokens} fit"
             yield case.broken("request_over_limit", fact)

@@ -46,6 +46,8 @@ class Request:
     """Of the body, what stands before the messages."""
     turns: list[int]
     """In the view, in order."""
+    live_bytes: int
+    """Of the body, its live context."""
     older_bytes: int
     """Of the view, what stands before the last three of them."""
     is_new: bool
@@ -412,6 +414,7 @@ class Story:
                 canonical({**fixed, "messages": messages}),
                 fixed_bytes=len(canonical(fixed)),
                 turns=(turns := turns_in(self._view)),
+                live_bytes=len(canonical(turn.live)) if turn.live is not None else 0,
                 older_bytes=size_of(said for said in self._view if said.turn < turns[-3:][0]),
                 is_new=is_new,
                 is_measured=self._is_measured,
