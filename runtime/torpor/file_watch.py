@@ -9,6 +9,7 @@ are looked at instead.
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -33,6 +34,8 @@ _BURST_MS: Final = 1_000
 
 _POLLED_SHARE: Final = 0.05
 """Of the time that polling may spend on looking; large trees are looked at less often."""
+_CHECKED_SHARE: Final = 0.005
+"""Likewise, beside notifications: what comes just when the library begins to wait anew, it drops."""
 
 _log = structlog.get_logger()
 
@@ -48,7 +51,8 @@ async def watch(
     """Await ``changed`` after each burst of changes below ``paths``, until cancelled; one call at a time.
 
     It is called once without a cause when watching begins, at most ``look_s`` later, so that nothing is missed between
-    the reader's last look and the first notification. What ``changed`` raises ends the watch.
+    the reader's last look and the first notification. What it raises is a fault of the reader's: it is logged, and the
+    next burst is told all the same. No fault of the watching library ends the watch either; from then on it polls.
 
     Args:
         paths: files, or folders with all that is below them; links are not followed.
@@ -58,6 +62,7 @@ async def watch(
     Cancellation: ends within about 0.1 s.
     """
     stop = anyio.Event()
+    tell = partial(_told, changed, paths)
     async with anyio.create_task_group() as tasks:
         # The thread that waits for notifications cannot be cancelled; it looks at the event.
         tasks.start_soon(_set_when_cancelled, stop, name="file_watch:stop")
@@ -66,12 +71,19 @@ async def watch(
             there = await _looked(_identities, paths)
             existing = [path for path, identity in zip(paths, there, strict=True) if identity is not None]
             if is_polling:
-                await _polled(_trees, paths, seen=await _looked(_trees, paths), changed=changed, look_s=look_s)
+                await _polled(_trees, paths, seen=await _looked(_trees, paths), changed=tell, look_s=look_s)
             elif not existing:
-                await _polled(_identities, paths, seen=there, changed=changed, look_s=look_s)
+                await _polled(_identities, paths, seen=there, changed=tell, look_s=look_s)
             else:
                 bursts = _bursts(existing, look_s=look_s, stop=stop)
-                is_polling = await _notified(bursts, paths, there, changed=changed)
+                is_polling = await _notified(bursts, paths, there, changed=tell)
+
+
+async def _told(changed: Callable[[], Awaitable[None]], paths: Sequence[Path]) -> None:
+    try:
+        await changed()
+    except Exception:  # noqa: BLE001  # a background sweep's edge: one bad edit must not end the process
+        _log.error("file_watch.reader_failed", paths=[ascii(str(path)) for path in paths], exc_info=True)
 
 
 async def _set_when_cancelled(event: anyio.Event) -> None:
@@ -126,21 +138,49 @@ async def _notified(
 ) -> bool:
     """Await ``changed`` for each burst until a path is not what it was; returns whether to poll from now on."""
     is_first = True
+    versions = _Versions(paths)
     async with aclosing(bursts):
         while True:
             try:
                 changes = await anext(bursts, None)
             except FileNotFoundError:
                 return False  # it went away between the look and the watch
-            except (OSError, RuntimeError) as exc:  # the library raises either when a limit of the system is reached
-                _log.warning("file_watch.polling", reason=str(exc))
+            # Limits of the system, names that are no UTF-8, and whatever else; some come in groups.
+            except Exception as exc:  # noqa: BLE001  # a background sweep's edge, with a library from elsewhere below
+                _log.warning("file_watch.polling", reason=_reason(exc))
                 return True
             is_replaced = await _looked(_identities, paths) != there or _are_removed(paths, changes)
-            if changes or is_first or is_replaced:
+            is_other = await versions.are_other(at_once=bool(changes) or is_first)
+            if changes or is_first or is_replaced or is_other:
                 await changed()
             if is_replaced or changes is None:
                 return False
             is_first = False
+
+
+class _Versions:
+    """What was below some paths at the last look."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._seen: dict[str, _Identity] = {}
+        self._due_s = 0.0
+
+    async def are_other(self, *, at_once: bool) -> bool:
+        """Whether something is not what it was. Looks ``at_once``, or when it may look again; False in between."""
+        began_s = anyio.current_time()
+        if not at_once and began_s < self._due_s:
+            return False
+        before, self._seen = self._seen, await _looked(_trees, self._paths)
+        now_s = anyio.current_time()
+        self._due_s = now_s + (now_s - began_s) / _CHECKED_SHARE
+        return self._seen != before
+
+
+def _reason(exc: BaseException) -> str:
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return str(exc) or type(exc).__name__
 
 
 async def _looked(look: Callable[[Sequence[Path]], _Found], paths: Sequence[Path]) -> _Found:

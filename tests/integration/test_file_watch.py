@@ -1,13 +1,17 @@
 """Edits below watched paths are told, whatever happens to the paths, on both backends and by both means."""
 
+import os
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 import anyio
 import pytest
+import structlog
 
 from torpor.file_watch import watch
 
@@ -141,14 +145,69 @@ async def test_one_path_that_is_missing_does_not_hide_another(tmp_path: Path, *,
         await told.more_than(before)
 
 
-async def test_what_the_caller_raises_ends_the_watch(tmp_path: Path) -> None:
+async def test_what_the_reader_raises_is_told_and_the_next_edit_is_told_all_the_same(
+    tmp_path: Path, *, is_polling: bool
+) -> None:
+    told = Told()
+
     async def fail() -> None:
+        await told()
         raise RuntimeError("no reader")
 
-    with anyio.fail_after(20), pytest.raises(ExceptionGroup) as caught:
-        await watch([tmp_path], changed=fail, look_s=0.1)
+    write(tmp_path / "a.md")
+    async with anyio.create_task_group() as tasks:
+        with structlog.testing.capture_logs() as logged:
+            await tasks.start(partial(watch, [tmp_path], changed=fail, is_polling=is_polling, look_s=0.1))
+            await told.more_than(0)
+            before = told.times
+            write(tmp_path / "a.md", "longer")
+            await told.more_than(before)
+        tasks.cancel_scope.cancel()
 
-    assert caught.group_contains(RuntimeError, match="no reader")
+    assert {(entry["event"], entry["log_level"]) for entry in logged} == {("file_watch.reader_failed", "error")}
+
+
+@pytest.mark.parametrize("is_there_before", [True, False])
+async def test_names_that_are_no_utf8_do_not_end_the_watch(tmp_path: Path, *, is_there_before: bool) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff") / "a.md"
+    write(tmp_path / "a.md")
+    if is_there_before:
+        write(odd)
+    async with watched(tmp_path, is_polling=False) as told:
+        for text in ("longer", "and longer"):
+            before = told.times
+            write(odd, text)
+            await told.more_than(before)
+        before = told.times
+        write(tmp_path / "a.md", "longer")
+        await told.more_than(before)
+
+
+async def test_edit_that_the_system_told_and_the_library_dropped_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deaf:
+        """Waits as the library does and hears nothing."""
+
+        def __init__(self, *_: object) -> None:
+            self._never = threading.Event()
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self._never.set()
+
+        def watch(self, debounce_ms: int, step_ms: int, timeout_ms: int, stop: Any) -> str:
+            self._never.wait(timeout_ms / 1_000)
+            return "stop" if stop.is_set() else "timeout"
+
+    monkeypatch.setattr("watchfiles.main.RustNotify", Deaf)
+    write(tmp_path / "deep" / "a.md")
+    async with watched(tmp_path, is_polling=False) as told:
+        before = told.times
+        write(tmp_path / "deep" / "a.md", "longer")
+        await told.more_than(before)
 
 
 async def test_watch_falls_back_to_polling_where_the_system_cannot_notify(
