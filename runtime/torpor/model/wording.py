@@ -18,6 +18,8 @@ from torpor.conversation.text import clean
 DETAIL_CHARS_MAX: Final = 500
 """Of the text of an error."""
 HIDDEN: Final = "[hidden]"
+WORD_CHARS_MAX: Final = 7
+"""A secret of so many characters may be a word, or a letter: it is hidden only where it stands alone."""
 _LOOKED_AT_MAX: Final = 16_384
 """More of a text than this is not searched, and so not told."""
 
@@ -29,7 +31,7 @@ class Wording:
         """Args: secrets: as they are; they are found as URLs, JSON and HTML write them, too."""
         forms = {form for secret in secrets if secret for form in _forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)
-        self._secret = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE) if forms else None
+        self._secret = re.compile("|".join(map(_pattern, longest_first)), re.IGNORECASE) if forms else None
 
     def told(self, text: str, *, chars_max: int = DETAIL_CHARS_MAX) -> str:
         """``text`` as it may be read by anybody; never more than ``chars_max`` code points."""
@@ -51,3 +53,8 @@ def secrets_of_url(url: str) -> tuple[str, ...]:
 
 def _forms(secret: str) -> tuple[str, ...]:
     return secret, quote(secret, safe=""), html.escape(secret), json.dumps(secret)[1:-1]
+
+
+def _pattern(form: str) -> str:
+    escaped = re.escape(form)
+    return escaped if len(form) > WORD_CHARS_MAX else rf"(?<![\w-]){escaped}(?![\w-])"

@@ -36,6 +36,20 @@ def test_an_ordinary_text_stays_as_it_is() -> None:
     assert Wording(secrets=()).told("invalid") == "invalid"
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "told"),
+    [
+        ("k", "the stream broke", "the stream broke"),
+        ("k", "invalid x-api-key: k", "invalid x-api-key: [hidden]"),
+        ("any", "many reached the company; key=any.", "many reached the company; key=[hidden]."),
+        ("key", "invalid x-api-key", "invalid x-api-key"),
+        ("longer-1", "xlonger-1x", "x[hidden]x"),
+    ],
+)
+def test_a_key_that_may_be_a_word_is_hidden_only_where_it_stands_alone(key: str, text: str, told: str) -> None:
+    assert Wording(secrets=(key,)).told(text) == told
+
+
 @pytest.mark.parametrize(("text", "told"), [("bad \ud800 \0", "bad \N{REPLACEMENT CHARACTER} \N{SYMBOL FOR NULL}")])
 def test_what_no_store_can_hold_is_replaced(text: str, told: str) -> None:
     assert KNOWS.told(text) == told
