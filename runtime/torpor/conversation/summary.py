@@ -5,17 +5,13 @@ proposals are *items*: they have ids, one generation hands them to the next, and
 that closed it, takes one out. A summariser that says nothing of them keeps them all.
 """
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
+from torpor.conversation.budget import BYTES_PER_TOKEN
 from torpor.conversation.graphemes import cut
-from torpor.conversation.markup import defused
-from torpor.conversation.text import clean, is_blank
 from torpor.records.bounds import Amount, Count, Pause, Seconds, Share
 from torpor.records.summary import Closing, Item, ItemKind, Summary
 
@@ -47,48 +43,17 @@ class CompactionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Of the summariser's window: what it is given to read at once; longer histories are read in pieces."""
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summariser answered, read leniently: unknown fields are passed over, wrong ones left out."""
-
-    summary: Summary
-    opened: tuple[tuple[ItemKind, str, int], ...] = ()
-    closed: tuple[Closing, ...] = ()
-
-
-class BadSummary(ValueError):
-    """The summariser's answer is no summary; the text says why."""
-
-
-_FENCED: Final = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_LISTS: Final = ("facts", "decisions", "entities")
+LISTS: Final = ("facts", "decisions", "entities")
 LINE_BYTES: Final = 3
 """What a line of the summary takes beside its text."""
 
 
-def read_proposal(text: str, *, options: CompactionOptions) -> Proposal:
-    """A summariser's answer: the JSON object that it was asked for, or plain words, which are facts.
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summariser says: its words, and what it opens and closes."""
 
-    Raises: BadSummary: it says nothing, or more than the cap.
-    """
-    text = _fenced(defused(clean(text).text))
-    if is_blank(text):
-        raise BadSummary("the summariser said nothing")
-    fields = _object(text)
-    if fields is None:
-        proposal = Proposal(summary=Summary(facts=tuple(line.strip() for line in text.splitlines() if line.strip())))
-    else:
-        lists = {name: _texts(fields.get(name)) for name in _LISTS}
-        proposal = Proposal(
-            summary=Summary(**lists),
-            opened=tuple(_opened(fields.get("open"))),
-            closed=tuple(_closed(fields.get("closed"))),
-        )
-    summary = proposal.summary
-    if not (summary.facts or summary.decisions or summary.entities or proposal.opened):
-        raise BadSummary("the summariser's answer holds no fact, decision, entity or open item")
-    if (tokens := _tokens(summary)) > options.summary_tokens:
-        raise BadSummary(f"the summary has about {tokens} tokens, expected at most {options.summary_tokens}")
-    return proposal
+    summary: Summary
+    opened: tuple[tuple[ItemKind, str, int], ...] = ()
+    closed: tuple[Closing, ...] = ()
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,47 +138,9 @@ def _item_line(item: Item) -> str:
     return f"- {item.id} ({item.kind.value}{where}): {item.text}"
 
 
-def _tokens(summary: Summary) -> int:
-    return tokens_of_bytes(sum(len(text.encode()) + LINE_BYTES for name in _LISTS for text in getattr(summary, name)))
-
-
 def _capped(text: str, options: CompactionOptions) -> str:
     line = " ".join(text.split())
     room = options.item_tokens * BYTES_PER_TOKEN
     if len(line.encode()) <= room:
         return line
     return cut(line, chars_max=len(line.encode()[: room - 3].decode(errors="ignore"))) + "…"
-
-
-def _fenced(text: str) -> str:
-    return found[1] if (found := _FENCED.match(text)) else text
-
-
-def _object(text: str) -> dict[str, object] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    texts = value if isinstance(value, list) else []
-    return tuple(" ".join(text.split()) for text in texts if isinstance(text, str) and not is_blank(text))
-
-
-def _opened(value: object) -> Iterable[tuple[ItemKind, str, int]]:
-    for each in value if isinstance(value, list) else []:
-        kind, text = (each.get("kind"), each.get("text")) if isinstance(each, dict) else (None, None)
-        if kind in tuple(ItemKind) and isinstance(text, str) and not is_blank(text):
-            yield ItemKind(kind), text, _number(each.get("turn"))
-
-
-def _closed(value: object) -> Iterable[Closing]:
-    for each in value if isinstance(value, list) else []:
-        if isinstance(each, dict) and isinstance(each.get("id"), str):
-            yield Closing(id=each["id"], turn=_number(each.get("turn")))
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

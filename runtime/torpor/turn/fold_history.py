@@ -16,10 +16,11 @@ import msgspec
 from torpor.conversation.budget import BYTES_PER_TOKEN
 from torpor.conversation.compaction import fitted
 from torpor.conversation.folding import Plan, folded, plan_of, shortened
+from torpor.conversation.proposal import BadSummary, read_proposal
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact, Folding
-from torpor.conversation.summary import BadSummary, Carried, CompactionOptions, Proposal, carried, read_proposal
+from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried
 from torpor.conversation.transcript import transcript
 from torpor.conversation.view import Preamble, View, preamble_of
 from torpor.errors import ProviderError
