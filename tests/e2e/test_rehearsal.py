@@ -50,3 +50,20 @@ def test_every_line_that_help_suggests_does_what_it_says(tmp_path: Path, *, is_o
     for line, (tools, said) in SUGGESTED.items():
         assert answers[line][0] == sorted(tools), line
         assert said in answers[line][1], line
+
+
+def test_a_rehearsal_that_broke_off_answers_what_it_was_asked_when_it_is_resumed(tmp_path: Path) -> None:
+    office = Command(tmp_path, **HURRY)
+    office.run("init", ".")
+    (agent,) = (tmp_path / "config" / "agents").glob("*.toml")
+    agent.write_text(agent.read_text().replace("# pace_cps = 0 ", "pace_cps = 0 "))
+    said = {}
+    with office.serving():
+        for offer in ("retry", "continue"):
+            office.facts("send", "Please fail", "--conversation", offer, code=3)
+            (answer,) = office.facts("send", "--resume", offer, "--conversation", offer)
+            said[offer] = answer["text"]
+
+    assert said["retry"].startswith("I was about to answer at length, and you can see how far I came")
+    assert said["retry"].endswith(said["continue"])
+    assert said["continue"].startswith("far I came")

@@ -99,7 +99,7 @@ class Rehearsal:
     def __call__(self, turn: ScriptedTurn) -> Iterator[Move]:
         match, steps = self._chosen(turn.text)
         values = Values(match, [(result.name, result.text) for result in turn.results])
-        yield from self._moves(steps[min(turn.step, len(steps) - 1)], values)
+        yield from self._moves(steps[min(turn.step, len(steps) - 1)], values, resumes=turn.resumes)
 
     def tool_names(self) -> frozenset[str]:
         """Every tool that some rule calls."""
@@ -111,10 +111,15 @@ class Rehearsal:
                 return match, steps
         return None, self._rules[-1][1]
 
-    def _moves(self, step: StepLine, values: Values) -> Iterator[Move]:
+    def _moves(self, step: StepLine, values: Values, *, resumes: str) -> Iterator[Move]:
+        """Args: resumes: what was taken up; a step that failed in mid-sentence goes on then, or says all of it."""
         text = values.text(step.say)
         if step.fail is not None:
-            yield Say(_first_words(text, step.fail.after_words), self._pace_cps)
+            begun = _first_words(text, step.fail.after_words)
+            if resumes and text:
+                yield Say(text[len(begun) :] if resumes == "continue" else text, self._pace_cps)
+                return
+            yield Say(begun, self._pace_cps)
             yield Fail(_FAILURES[step.fail.code](step.fail.message))
         yield Say(text, self._pace_cps)
         for call in step.call:

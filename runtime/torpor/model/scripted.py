@@ -90,6 +90,18 @@ class SeenResult(msgspec.Struct, frozen=True):
     is_error: bool
 
 
+RESUMES: Final = {
+    "continue": "[Please go on where your reply was cut off",
+    "retry": "[Please try again to answer the message before this one",
+}
+"""How what the engine says begins where a client takes up an offer."""
+_NOTE: Final = re.compile(
+    r"\[(?:Please (?:go on where your reply|try again to answer the message)|Your previous reply was cut short by|"
+    r"The previous (?:turn was ended early by|message could not be answered: )|Your reply stopped early \(|"
+    r"A message before this one was refused|[^\s,]+, reported as outcome unknown in turn \d+, has )"
+)
+"""What the engine notes beside the words of a user."""
+
 _MESSAGES: Final = msgspec.json.Decoder(tuple[SeenMessage, ...])
 _ENDS_WITH_RESULT: Final = b'"type":"tool_result"}'
 
@@ -120,9 +132,21 @@ class ScriptedTurn:
     @cached_property
     def text(self) -> str:
         """The last text of the user; notes of the engine stand before it, what is for the turn alone behind it."""
-        content = self.messages[self._asked_at].content
-        texts = [block.text for block in content if block.type == "text" and not is_told(block.text)]
+        texts = _said_in(self.messages[self._asked_at])
         return texts[-1] if texts else ""
+
+    @cached_property
+    def resumes(self) -> str:
+        """The offer that is taken up without words of its own: ``continue``, ``retry``, or empty for none.
+
+        ``text`` is then what the turn that failed was asked.
+        """
+        for message in reversed(self.messages):
+            for block in reversed(message.content):
+                if message.role == "user" and block.type == "text" and not is_told(block.text):
+                    offers = (offer for offer, asked in RESUMES.items() if block.text.startswith(asked))
+                    return next(offers, "")
+        return ""
 
     @property
     def step(self) -> int:
@@ -148,10 +172,19 @@ class ScriptedTurn:
     def _asked_at(self) -> int:
         """Where the user spoke last; a message of results that a text joined counts as one."""
         for at in reversed(range(len(self.messages))):
-            message = self.messages[at]
-            if message.role == "user" and any(block.type == "text" for block in message.content):
+            if _said_in(self.messages[at]):
                 return at
         return 0
+
+
+def _said_in(message: SeenMessage) -> list[str]:
+    """What a user said; notes count where nothing but one is there, as behind calls that were cut."""
+    if message.role != "user":
+        return []
+    texts = [block.text for block in message.content if block.type == "text" and not is_told(block.text)]
+    has_resumed = any(text.startswith(asked) for text in texts for asked in RESUMES.values())
+    said = [text for text in texts if not _NOTE.match(text)]
+    return said or ([] if has_resumed else texts)
 
 
 def _text_of(result: SeenBlock) -> str:

@@ -10,7 +10,10 @@ from torpor.conversation.view import View
 from torpor.errors import ProviderUnavailable
 from torpor.model.contract import ModelReply
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn, Show, Stop, Wait
-from torpor.records.blocks import canonical, tool_result_block
+from torpor.records.blocks import Block, canonical, text_block, tool_result_block
+from torpor.records.journal import Offer, Outcome
+from torpor.toolhost.contract import ToolResult
+from torpor.turn import notes
 
 HELLO = user(View(), "hello")
 
@@ -163,3 +166,34 @@ def test_whether_results_come_last_is_told_without_decoding(is_packed: bool) -> 
     assert not follows(View())
     assert not follows(user(View(), 'say "type":"tool_result"}'))
     assert not follows(user(results, "and?"))
+
+
+NOTES = (
+    notes.reply_cut("client", had_text=True),
+    notes.reply_cut("operator", had_text=False),
+    notes.turn_failed("model_unavailable"),
+    notes.refused(("pay",)),
+    notes.late_result("pay", ToolResult(outcome=Outcome.SUCCEEDED, text="paid"), of_turn=1),
+)
+
+
+@pytest.mark.parametrize("note", NOTES)
+@pytest.mark.parametrize("offer", list(Offer))
+@pytest.mark.parametrize("cut", ["", "I was"])
+def test_a_turn_that_is_resumed_answers_what_was_asked_before(note: Block, offer: Offer, cut: str) -> None:
+    view = user(View(), "Please fail")
+    view = view.extended("assistant", [text_block(cut)]) if cut else view
+    turn = ScriptedTurn(a_request(view.extended("user", [note, text_block(notes.RESUME[offer])])))
+    assert (turn.text, turn.resumes) == ("Please fail", offer)
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_what_the_engine_notes_is_not_what_the_user_said(note: Block) -> None:
+    turn = ScriptedTurn(a_request(View().extended("user", [note, text_block("[hello]")])))
+    assert (turn.text, turn.resumes) == ("[hello]", "")
+
+
+def test_words_beside_an_offer_are_what_is_answered() -> None:
+    blocks = [text_block(notes.RESUME[Offer.RETRY]), text_block("in French")]
+    turn = ScriptedTurn(a_request(user(View(), "Please fail").extended("user", blocks)))
+    assert (turn.text, turn.resumes) == ("in French", "")
