@@ -173,7 +173,7 @@ async def _engine(
         async with home.running(), supervisor.running(), runner.running():
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
-            jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake)
+            jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up)
             yield _Engine(store=store, bus=bus, agents=home.agents, supervisor=supervisor, jobs=jobs)
 
 

@@ -48,10 +48,15 @@ class Doer:
         self.deed = deed
         self.runs: list[tuple[str, int]] = []
         """Job and attempt, in the order in which they began."""
+        self.lost: list[str] = []
+        """Jobs that were given up."""
 
     async def run(self, job: StoredJob, *, attempt: int) -> None:
         self.runs.append((job.id, attempt))
         await self.deed(job)
+
+    async def given_up(self, job: StoredJob, why: str) -> None:
+        self.lost.append(job.id)
 
 
 class House:

@@ -17,7 +17,7 @@ import structlog
 
 from torpor.actor.commit import Journal
 from torpor.actor.lifecycle import ActorState, Signal, next_state
-from torpor.actor.mailbox import Mailbox, PendingReply
+from torpor.actor.mailbox import Answer, Mailbox, PendingReply
 from torpor.actor.parts import ActorParts
 from torpor.actor.recorder import Recorder
 from torpor.actor.thaw import thaw
@@ -265,7 +265,7 @@ class Actor:
         try:
             match command:
                 case UpdateContext():
-                    answer: int = recorder.context(command)
+                    answer: Answer = recorder.context(command)
                 case TellLiveContext():
                     recorder.live_context(command)
                     answer = _DONE

@@ -10,9 +10,9 @@ from typing import TypeAlias
 import anyio
 
 from torpor.errors import Busy, TorporError
-from torpor.records.commands import Command, Receipt
+from torpor.records.commands import Command, Receipt, Refreshed
 
-Answer: TypeAlias = Receipt | int | bool
+Answer: TypeAlias = Receipt | Refreshed | int | bool
 
 
 class PendingReply:

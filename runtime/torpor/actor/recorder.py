@@ -8,13 +8,13 @@ from typing import Final
 from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
 from torpor.conversation.fold import version_of
-from torpor.conversation.live_context import due, live_block
+from torpor.conversation.live_context import due, is_awaited, live_block
 from torpor.conversation.markup import defused
 from torpor.conversation.state import ConversationState
 from torpor.conversation.text import is_blank
 from torpor.errors import Busy, NotOffered, Rejected, UnknownAgent
 from torpor.records.blocks import Block, text_block
-from torpor.records.commands import Receipt, RefreshLiveContext, SendMessage, TellLiveContext, UpdateContext
+from torpor.records.commands import Receipt, Refreshed, RefreshLiveContext, SendMessage, TellLiveContext, UpdateContext
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
     ContextChanged,
@@ -111,20 +111,27 @@ class Recorder:
             )
         )
 
-    def refresh(self, command: RefreshLiveContext) -> bool:
-        """Order a new live context: by hand always, on opening when it is old, and where it is switched off, never.
-        Returns whether one was ordered."""
+    def refresh(self, command: RefreshLiveContext) -> Refreshed:
+        """Order a new live context: by hand unless one is on its way, on opening when it is old, and where it is
+        switched off, never."""
         parts, state, now_us = self._parts, self._journal.state, self._parts.clock.now_us()
         agent = parts.agents.get(state.agent) if state.seq else None
+        options = parts.surroundings.live
+        if agent is None or agent.live is None:
+            return Refreshed.NO_LIVE_CONTEXT
+        if not self._is_live_on(agent):
+            return Refreshed.SWITCHED_OFF
+        if is_awaited(state, options=options):
+            return Refreshed.OUTSTANDING
         reason: LiveReason | None = LiveReason.HAND
         if command.is_opened:
-            reason = due(state, options=parts.surroundings.live, now_us=now_us, is_opened=True)
-        if agent is None or agent.live is None or reason is None or not self._is_live_on(agent):
-            return False
+            reason = due(state, options=options, now_us=now_us, is_opened=True)
+        if reason is None:
+            return Refreshed.NOT_DUE
         order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
         self._journal.add(order)
         self._journal.add_job(job)
-        return True
+        return Refreshed.ORDERED
 
     def _agent(self, state: ConversationState, named: str) -> Agent:
         """Of this conversation; of one that is to be created, the one that was named. Raises: UnknownAgent."""

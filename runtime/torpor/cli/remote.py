@@ -129,11 +129,10 @@ class Questions:
         await self._client.thaw(path)
         return path
 
-    async def refresh(self, name: str) -> str:
-        """Have its live context made anew; returns its path."""
+    async def refresh(self, name: str) -> tuple[str, str]:
+        """Have its live context made anew; returns its path and what was done."""
         path = await self._path(name)
-        await self._client.refresh(path)
-        return path
+        return path, await self._client.refresh(path)
 
     async def jobs(self) -> list[dict[str, Any]]:
         """A row for each job."""

@@ -191,9 +191,9 @@ class TorporClient:
         frame = UpdateContext(ref=self._ids.new_id(), conversation=conversation, context=context, agent=agent)
         await self._ask(frame, Done)
 
-    async def refresh(self, conversation: str) -> None:
-        """Have the agent's live context made anew and return once that is ordered; without one nothing is done."""
-        await self._ask(Refresh(ref=self._ids.new_id(), conversation=conversation), Done)
+    async def refresh(self, conversation: str) -> str:
+        """Have the live context made anew; returns what was done, one of ``commands.Refreshed``."""
+        return (await self._ask(Refresh(ref=self._ids.new_id(), conversation=conversation), Done)).outcome
 
     def watch(self, conversation: str, cursor: Cursor | None = None) -> Watch:
         """Watch a conversation from behind ``cursor``; without one, from its present state. See ``Watch``.

@@ -51,8 +51,8 @@ def due(
     Args: is_opened: somebody opens the conversation, so only age counts.
     """
     live = state.live
-    if live.ordered and state.said - live.tried_messages < options.every_messages:
-        return None  # a job that was lost without a word must not be waited for for ever
+    if is_awaited(state, options=options):
+        return None
     if live.is_failed and state.said - live.tried_messages < options.retry_messages:
         return None
     if not live.block:
@@ -62,6 +62,11 @@ def due(
     if not is_opened and state.said - live.made_messages >= options.every_messages:
         return LiveReason.MESSAGES
     return None
+
+
+def is_awaited(state: ConversationState, *, options: LiveContextOptions) -> bool:
+    """Whether an order is out that answers any further one; one lost without a word is not waited for for ever."""
+    return bool(state.live.ordered) and state.said - state.live.tried_messages < options.every_messages
 
 
 def words_of(answer: str, *, words_max: int) -> str:

@@ -37,7 +37,16 @@ from torpor.gateway.outbox import Outbox
 from torpor.gateway.rows import fitting, job_row, listing_row, record_row
 from torpor.gateway.subscription import Ports, Spawn, Subscription
 from torpor.gateway.wire import error_frame, job_named, key_named
-from torpor.records.commands import CancelTurn, Command, Hibernate, Receipt, RefreshLiveContext, SendMessage, Wake
+from torpor.records.commands import (
+    CancelTurn,
+    Command,
+    Hibernate,
+    Receipt,
+    Refreshed,
+    RefreshLiveContext,
+    SendMessage,
+    Wake,
+)
 from torpor.records.commands import UpdateContext as TellContext
 from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.frames import (
@@ -196,8 +205,8 @@ class Desk:
 
         async def refresh() -> ServerFrame:
             await self._must_exist(key, name=frame.conversation)
-            await self._ports.conversations.deliver(key, RefreshLiveContext())
-            return Done(ref=frame.ref)
+            answer = await self._ports.conversations.deliver(key, RefreshLiveContext())
+            return Done(ref=frame.ref, outcome=answer if isinstance(answer, Refreshed) else "")
 
         self._request(frame, refresh)
 

@@ -4,7 +4,7 @@ Above: whoever builds the process and gives the runner its handlers. Below: the 
 its times and its attempts, and nothing of what it is for.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torpor.store.job_contract import StoredJob
 
@@ -23,5 +23,17 @@ class JobHandler(Protocol):
         Raises: JobFailed: try again, after the usual pause or the one it names. JobImpossible: never try again.
         Anything else is a failure like the first, and logged as a bug. The texts of errors are logged, and shown to
         operators: no content of conversations in them.
+        """
+        ...
+
+
+@runtime_checkable
+class GivesUp(Protocol):
+    """A handler that wants to hear of a job that will never be run again, though it never heard of a failure."""
+
+    async def given_up(self, job: StoredJob, why: str) -> None:
+        """``job`` is buried unrun, since its process was killed in each of its attempts, or an operator dropped it.
+
+        Idempotent like ``run``, and told once at most; whatever it raises is logged and changes nothing.
         """
         ...

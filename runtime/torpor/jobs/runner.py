@@ -28,7 +28,7 @@ from torpor.clock import Clock
 from torpor.conversation.text import clean
 from torpor.errors import InvariantBroken, JobFailed, JobImpossible, JobLost, StoreError, StoreFull, StoreUnavailable
 from torpor.jobs.backoff import pause_s
-from torpor.jobs.contract import JobHandler
+from torpor.jobs.contract import GivesUp, JobHandler
 from torpor.jobs.options import JobOptions
 from torpor.records.ids import ConversationKey
 from torpor.store.job_contract import JobStore, StoredJob
@@ -224,7 +224,10 @@ class JobRunner:
         """Have the handler do it once; what to tell the store."""
         kind = self._kinds[job.kind]
         if job.attempts > kind.attempts_max:
-            return self._buried(job, f"the process ended in each of the last attempts; {job.error}", counts=False)
+            why = f"the process ended in each of the last attempts; {job.error}"
+            if job.attempts == self._kinds[job.kind].attempts_max + 1:
+                await self._told_of_end(job, why)  # once at most: it may be what the process died of
+            return self._buried(job, why, counts=False)
         try:
             with anyio.move_on_after(kind.deadline_s) as scope:
                 await kind.handler.run(job, attempt=job.attempts)
@@ -243,6 +246,24 @@ class JobRunner:
         self._counts["finished"] += 1
         _log.debug("job.finished", conversation=job.key.path, job=job.id, kind=job.kind, attempt=job.attempts)
         return partial(self._store.finish_job, job)
+
+    async def give_up(self, job: StoredJob, why: str) -> None:
+        """Tell its handler, where it wants to know, that ``job`` will never be run."""
+        kind = self._kinds.get(job.kind)
+        if kind is None or not isinstance(kind.handler, GivesUp):
+            return
+        try:
+            with anyio.move_on_after(kind.deadline_s):
+                await kind.handler.given_up(job, _shown(why))
+        except Exception as exc:  # noqa: BLE001  a background sweep's edge, as where jobs are run
+            _log.warning("job.not_given_up", **_facts(job), why=repr(exc))
+
+    async def _told_of_end(self, job: StoredJob, why: str) -> None:
+        try:
+            await self.give_up(job, why)
+        except anyio.get_cancelled_exc_class():
+            await self._cut_off(job)
+            raise
 
     def _failed(self, job: StoredJob, exc: Exception) -> _Settling:
         is_foreseen = isinstance(exc, JobFailed | JobImpossible)

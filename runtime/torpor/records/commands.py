@@ -4,6 +4,8 @@ A command is a request; what became of it is in the journal. Answers are given o
 durable.
 """
 
+from enum import StrEnum
+
 import msgspec
 
 from torpor.records.context import WorkingContext
@@ -61,9 +63,22 @@ class TellLiveContext(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class Refreshed(StrEnum):
+    """What came of asking for a new live context."""
+
+    ORDERED = "ordered"
+    OUTSTANDING = "outstanding"
+    """One is being made already; it answers this too."""
+    NOT_DUE = "not_due"
+    NO_LIVE_CONTEXT = "no_live_context"
+    """The agent has none, or the conversation does not exist."""
+    SWITCHED_OFF = "switched_off"
+    """By a flag."""
+
+
 class RefreshLiveContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Make the live context anew: by hand, or because the conversation is opened, if it is old then. Answered by
-    whether one was ordered."""
+    """Make the live context anew: by hand, or because the conversation is opened, if it is old then. Answered by a
+    ``Refreshed``."""
 
     is_opened: bool = False
 

@@ -79,7 +79,7 @@ class UpdateContext(ClientFrame, frozen=True, tag="context.update"):
 
 
 class Refresh(ClientFrame, frozen=True, tag="refresh"):
-    """Make the live context anew. Answered by ``done`` once that is ordered; an agent without one has nothing to do."""
+    """Make the live context anew. Answered by ``done``, whose ``outcome`` is a ``commands.Refreshed``."""
 
     conversation: str
 
@@ -258,6 +258,8 @@ class Done(ServerFrame, frozen=True, tag="done"):
     """What ``ref`` asked for has happened and is durable."""
 
     ref: str
+    outcome: str = ""
+    """What that was, where there is a choice."""
 
 
 class Result(ServerFrame, frozen=True, tag="result"):

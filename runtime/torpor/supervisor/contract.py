@@ -4,11 +4,11 @@ from typing import Protocol
 
 import msgspec
 
-from torpor.records.commands import Command, Receipt
+from torpor.records.commands import Command, Receipt, Refreshed
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import DirectoryRow
 
-Answer = Receipt | int | bool
+Answer = Receipt | Refreshed | int | bool
 """What a command is answered with; see ``records.commands``."""
 
 

@@ -32,7 +32,9 @@ from torpor.records.commands import Command, TellLiveContext
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     JournalRecord,
+    LiveContextFailed,
     LiveContextOrdered,
+    LiveContextReplaced,
     LiveReason,
     MessageReceived,
     ModelReplied,
@@ -44,6 +46,8 @@ from torpor.store.contract import Job, Store
 from torpor.store.job_contract import StoredJob
 
 JOB_KIND: Final = "live_context"
+JOB_ID: Final = "live"
+"""Of every job of a conversation: a new order takes the place of the one before, whatever became of that."""
 PAGE_RECORDS: Final = 200
 DEADLINE_S: Final = 60.0
 MESSAGE_CHARS: Final = 1_000
@@ -81,6 +85,8 @@ class LiveModel:
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True):
+    order: str = ""
+    """As the journal names it; in older payloads it is the job's id."""
     agent: str
     after_seq: int
     """Where to begin reading."""
@@ -92,16 +98,17 @@ def order_of(
     state: ConversationState, reason: LiveReason, *, agent: str, now_us: int
 ) -> tuple[LiveContextOrdered, Job]:
     """The order of a new live context, and the job that goes with it."""
-    job_id = f"live-{state.live.orders + 1}"
+    name = f"live-{state.live.orders + 1}"
     payload = _Payload(
+        order=name,
         agent=agent,
         # The messages that the first of these turns answers were received a little before it began.
         after_seq=max(state.recent[0] - PAGE_RECORDS, 0) if state.recent else 0,
         to_seq=state.seq,
         messages=state.said,
     )
-    order = LiveContextOrdered(job=job_id, reason=reason, messages=state.said)
-    return order, Job(id=job_id, kind=JOB_KIND, due_us=now_us, payload=msgspec.Raw(msgspec.json.encode(payload)))
+    order = LiveContextOrdered(job=name, reason=reason, messages=state.said)
+    return order, Job(id=JOB_ID, kind=JOB_KIND, due_us=now_us, payload=msgspec.Raw(msgspec.json.encode(payload)))
 
 
 class LiveContextJobs:
@@ -134,13 +141,16 @@ class LiveContextJobs:
         self._deadline_s = deadline_s
 
     async def run(self, job: StoredJob, *, attempt: int) -> None:
-        """See the contract. Telling twice is telling once: the actor knows the job by its id."""
-        payload = msgspec.json.decode(job.payload, type=_Payload)
+        """See the contract. Telling twice is telling once: the actor knows the order by its name. Of an order that was
+        answered or replaced nothing is asked, nothing is told."""
+        payload = _payload_of(job)
         model = self._models.get(payload.agent)
         if model is None:
-            await self._told(job, _failed(job, payload, "no_model", f"agent {payload.agent!r} has none any more"))
+            await self._told(job, _failed(payload, "no_model", f"agent {payload.agent!r} has none any more"))
             return
         try:
+            if not await self._is_awaited(job.key, payload):
+                return
             words, usage = await self._words(job, payload, model)
         except StoreError as exc:
             raise JobFailed(f"{exc.code}: {exc}") from exc
@@ -149,10 +159,26 @@ class LiveContextJobs:
             may_pass = not isinstance(exc, ProviderError) or exc.retry is Retry.SAFE
             if may_pass and attempt < self._attempts_max:
                 raise JobFailed(f"{code}: {exc}") from exc
-            await self._told(job, _failed(job, payload, code, str(exc)))
+            await self._told(job, _failed(payload, code, str(exc)))
             raise JobImpossible(f"{code}: {exc}") from exc
-        told = TellLiveContext(job=job.id, words=words, messages=payload.messages, usage=usage, model=model.name)
+        told = TellLiveContext(job=payload.order, words=words, messages=payload.messages, usage=usage, model=model.name)
         await self._told(job, told)
+
+    async def given_up(self, job: StoredJob, why: str) -> None:
+        """See the contract: the order is answered by a failure, so that the next one need not wait for it."""
+        await self._told(job, _failed(_payload_of(job), "given_up", why))
+
+    async def _is_awaited(self, key: ConversationKey, payload: _Payload) -> bool:
+        """Whether the journal holds no answer to the order and none that replaces it. Raises: StoreError."""
+        seq = payload.to_seq
+        while records := await self._store.records_after(key, seq=seq, limit=PAGE_RECORDS):
+            for record in records:
+                if isinstance(record, LiveContextOrdered) and record.job != payload.order:
+                    return False
+                if isinstance(record, LiveContextReplaced | LiveContextFailed) and record.job == payload.order:
+                    return False
+            seq = records[-1].seq
+        return True
 
     async def _told(self, job: StoredJob, told: TellLiveContext) -> None:
         """Raises: JobFailed: the actor cannot be reached now, or not here."""
@@ -168,7 +194,7 @@ class LiveContextJobs:
         if not said:
             raise NotLive("there are no messages to make it from")
         view = View().extended("user", [text_block("\n".join(said))])
-        request = ModelRequest(call=job.id, preamble=model.preamble, view=view)
+        request = ModelRequest(call=payload.order, preamble=model.preamble, view=view)
         with anyio.move_on_after(self._deadline_s) as limit:
             async with self._limiter:
                 reply = await model.model.reply(request, _Unheard())
@@ -212,8 +238,13 @@ def _text(reply: ModelReply) -> str:
     return text_of(reply.blocks)
 
 
-def _failed(job: StoredJob, payload: _Payload, code: str, detail: str) -> TellLiveContext:
-    return TellLiveContext(job=job.id, words="", messages=payload.messages, code=code, detail=detail)
+def _payload_of(job: StoredJob) -> _Payload:
+    payload = msgspec.json.decode(job.payload, type=_Payload)
+    return payload if payload.order else msgspec.structs.replace(payload, order=job.id)
+
+
+def _failed(payload: _Payload, code: str, detail: str) -> TellLiveContext:
+    return TellLiveContext(job=payload.order, words="", messages=payload.messages, code=code, detail=detail)
 
 
 class _Unheard:

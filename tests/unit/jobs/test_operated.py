@@ -49,6 +49,22 @@ async def test_a_job_that_waits_can_be_dropped() -> None:
             await operated(house).redo(KEY, "a")
 
 
+async def test_whoever_ordered_a_job_hears_that_it_was_dropped() -> None:
+    heard: list[tuple[str, str]] = []
+
+    async def hear(job: StoredJob, why: str) -> None:
+        heard.append((job.id, why))
+
+    async def deed(job: StoredJob) -> None:
+        raise JobFailed("no answer")
+
+    async with running_house(deed) as house:
+        await house.order("a")
+        await house.until_idle()
+        await OperatedJobs(house.jobs, clock=house.clock, dropped=hear).drop(KEY, "a")
+    assert heard == [("a", "an operator dropped it")]
+
+
 async def test_a_job_that_runs_is_left_alone() -> None:
     gate = Gate()
     async with running_house(stops_at(gate)) as house:

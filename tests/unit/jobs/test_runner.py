@@ -248,6 +248,7 @@ class TestCrashing:
             assert (job.state, job.attempts) == (JobState.DEAD, 3)
             assert job.error.startswith("the process ended in each of the last attempts")
             assert house.doer.runs == []
+            assert house.doer.lost == ["a"]
         assert runs == [("a", 1), ("a", 2), ("a", 3)]
 
 

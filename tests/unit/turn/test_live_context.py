@@ -13,7 +13,7 @@ from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.conversation.live_context import LiveContextOptions
 from torpor.errors import Busy, JobFailed, JobImpossible, KeyRefused, ProviderUnavailable, StoreUnavailable
 from torpor.flags.contract import Decided, FlagContext, defaulted
-from torpor.records.commands import Command, RefreshLiveContext
+from torpor.records.commands import Command, Refreshed, RefreshLiveContext
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     LiveContextFailed,
@@ -22,8 +22,9 @@ from torpor.records.journal import (
     LiveReason,
     ModelRequested,
 )
+from torpor.store.contract import Job
 from torpor.store.job_contract import StoredJob
-from torpor.turn.live_context import LiveContextJobs, LiveModel, LiveModelOptions
+from torpor.turn.live_context import JOB_ID, LiveContextJobs, LiveModel, LiveModelOptions
 from torpor.turn.prepare import LIVE_FLAG, AllOn, Surroundings
 
 OPTIONS = LiveContextOptions()
@@ -42,9 +43,29 @@ async def do_the_job(
     options: LiveContextOptions = OPTIONS,
     deadline_s: float = DEADLINE_S,
     tell: Callable[[ConversationKey, Command], Awaitable[object]] | None = None,
+    job: Job | None = None,
 ) -> None:
     """As the runner does, of the job that was ordered last."""
-    handler = LiveContextJobs(
+    handler = handler_of(engine, model, options=options, deadline_s=deadline_s, tell=tell)
+    if job is None:
+        (*_, job) = await engine.store.jobs(KEY)
+    with anyio.fail_after(DEADLINE_S):
+        await handler.run(stored(job, attempt=attempt), attempt=attempt)
+
+
+def stored(job: Job, *, attempt: int = 1) -> StoredJob:
+    return StoredJob(key=KEY, id=job.id, kind=job.kind, payload=job.payload, due_us=0, added_us=0, attempts=attempt)
+
+
+def handler_of(
+    engine: Engine,
+    model: LiveModel,
+    *,
+    options: LiveContextOptions = OPTIONS,
+    deadline_s: float = DEADLINE_S,
+    tell: Callable[[ConversationKey, Command], Awaitable[object]] | None = None,
+) -> LiveContextJobs:
+    return LiveContextJobs(
         {"clerk": model},
         store=engine.store,
         tell=tell or engine.supervisor.deliver,
@@ -53,12 +74,6 @@ async def do_the_job(
         attempts_max=ATTEMPTS_MAX,
         deadline_s=deadline_s,
     )
-    (*_, ordered) = await engine.store.jobs(KEY)
-    job = StoredJob(
-        key=KEY, id=ordered.id, kind=ordered.kind, payload=ordered.payload, due_us=0, added_us=0, attempts=attempt
-    )
-    with anyio.fail_after(DEADLINE_S):
-        await handler.run(job, attempt=attempt)
 
 
 def systems(engine: Engine) -> list[list[str]]:
@@ -162,9 +177,11 @@ async def test_only_the_latest_messages_are_read() -> None:
     model = live_model(says("one"))
     options = LiveContextOptions(read_messages=4)
     async with running_engine(live=model) as engine:
-        for number in range(6):
+        await engine.ask("message 0")
+        await do_the_job(engine, live_model(says("before")), options=options)
+        for number in range(1, 6):
             await engine.ask(f"message {number}")
-        assert await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.ORDERED
         await do_the_job(engine, model, options=options)
         assert isinstance(model.model, PlayedModel)
         asked += model.model.requests
@@ -180,13 +197,46 @@ async def test_it_is_made_anew_by_hand_and_an_agent_without_one_has_nothing_to_d
     async with running_engine(live=model) as engine:
         await engine.ask("hello")
         await do_the_job(engine, model)
-        assert await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.ORDERED
         *_, order = await engine.records_of(LiveContextOrdered)
-        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+        for is_opened in (False, True):
+            again = await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=is_opened))
+            assert again is Refreshed.OUTSTANDING
+        assert len(await engine.records_of(LiveContextOrdered)) == 2
+        assert [job.id for job in await engine.store.jobs(KEY)] == [JOB_ID]
     assert order.reason is LiveReason.HAND
     async with running_engine() as engine:
         await engine.ask("hello")
-        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.NO_LIVE_CONTEXT
+
+
+async def test_a_job_of_an_order_that_was_answered_or_replaced_asks_no_model() -> None:
+    model = live_model(fails(KeyRefused("no")), says("two"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        (stale,) = await engine.store.jobs(KEY)
+        with pytest.raises(JobImpossible):
+            await do_the_job(engine, model)
+        await do_the_job(engine, model)
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.ORDERED
+        await do_the_job(engine, model, job=stale)
+        assert await engine.records_of(LiveContextReplaced) == []
+        await do_the_job(engine, model)
+        (replaced,) = await engine.records_of(LiveContextReplaced)
+        assert isinstance(model.model, PlayedModel)
+        assert len(model.model.requests) == 2
+    assert (replaced.job, replaced.words) == ("live-2", "two")
+
+
+async def test_an_order_whose_job_is_given_up_is_answered_so_that_the_next_need_not_wait() -> None:
+    model = live_model(says("one"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        (ordered,) = await engine.store.jobs(KEY)
+        await handler_of(engine, model).given_up(stored(ordered), "the process ended in each of the last attempts")
+        (failed,) = await engine.records_of(LiveContextFailed)
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.ORDERED
+    assert (failed.job, failed.code) == ("live-1", "given_up")
 
 
 async def test_an_old_one_is_made_anew_when_the_conversation_is_opened() -> None:
@@ -194,9 +244,10 @@ async def test_an_old_one_is_made_anew_when_the_conversation_is_opened() -> None
     async with running_engine(live=model, clock=clock) as engine:
         await engine.ask("hello")
         await do_the_job(engine, model)
-        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+        young = await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+        assert young is Refreshed.NOT_DUE
         clock.advance(OPTIONS.max_age_s + 1)
-        assert await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True))
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext(is_opened=True)) is Refreshed.ORDERED
         *_, order = await engine.records_of(LiveContextOrdered)
     assert order.reason is LiveReason.AGE
 
@@ -272,7 +323,7 @@ async def test_where_it_is_switched_off_none_is_ordered_and_none_is_sent() -> No
         await engine.ask("hello")
         await do_the_job(engine, model)
         switch.is_on = False
-        assert not await engine.supervisor.deliver(KEY, RefreshLiveContext())
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.SWITCHED_OFF
         for number in range(16):
             await engine.ask(f"{number}")
         switch.is_on = True
