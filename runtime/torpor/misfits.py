@@ -15,7 +15,20 @@ import msgspec
 from msgspec import inspect
 
 from torpor.errors import ConfigError
+from torpor.ordinary_files import read_ordinary
 
+TOML_BYTES_MAX: Final = 16_777_216
+"""A larger file is not read."""
+LEVELS_MAX: Final = 64
+"""Parts of a dotted name; the reader takes time in the square of their number."""
+
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**64 - 1
+"""Of numbers; one bit more than TOML asks for."""
+_PART: Final = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_NAME: Final = re.compile(
+    rf"(?:^[ \t]*+|[\[{{,][ \t]*+){_PART}(?:\.[ \t]*+{_PART}){{{LEVELS_MAX}}}", re.MULTILINE | re.ASCII
+)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]*)\]")
 _PLACE: Final = " - at `"
 _NO_CHOICE: Final = re.compile(r"Invalid (?:enum )?value ")
@@ -57,7 +70,7 @@ def read_toml(path: Path, *, where: str) -> dict[str, Any]:
     Raises: FileNotFoundError. ConfigError: it cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(read_ordinary(path, cap_bytes=TOML_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
         raise
     except OSError as exc:
@@ -67,6 +80,38 @@ def read_toml(path: Path, *, where: str) -> dict[str, Any]:
         raise ConfigError(where, key="content", found=found, expected="a few levels of tables and lists") from exc
     except ValueError as exc:  # of TOML and of UTF-8 alike
         raise ConfigError(where, key="content", found=Words(f"not TOML ({exc})"), expected="a TOML document") from exc
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML document.
+
+    Raises: ValueError: it is none, or has a number beyond 64 bits or a name of too many parts. Of a number with
+        thousands of digits, Python's reader raises no error of TOML, or makes what cannot be printed.
+        RecursionError: it is nested too deeply.
+    """
+    if long := _LONG_NAME.search(text):
+        line = text.count("\n", 0, long.start()) + 1
+        raise ValueError(f"a name of more than {LEVELS_MAX} parts (at line {line}, column 1)")
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as exc:  # thousands of digits
+        raise ValueError("a number beyond 64 bits") from exc
+    _refuse_vast(tables)
+    return tables
+
+
+def _refuse_vast(tables: dict[str, Any]) -> None:
+    left: list[Any] = [tables]
+    while left:
+        match left.pop():
+            case dict() as inner:
+                left.extend(inner.values())
+            case list() as inner:
+                left.extend(inner)
+            case int() as number if not _LEAST <= number <= _MOST:
+                raise ValueError("a number beyond 64 bits")
 
 
 def unreadable(exc: OSError, *, where: str, expected: str = "a file that this user may read") -> ConfigError:

@@ -1,6 +1,7 @@
 """TOML files that cannot be read, and what msgspec finds, in our words."""
 
 import enum
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -97,3 +98,28 @@ def test_a_file_that_is_no_toml_is_told(tmp_path: Path, content: bytes | None, p
 def test_a_file_that_is_not_there_is_for_the_caller_to_judge(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_toml(tmp_path / "x.toml", where="x")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a = " + "1" * 5_000, "a number beyond 64 bits"),
+        ("a = [[0x" + "f" * 5_000 + "]]", "a number beyond 64 bits"),
+        ("a = " + "[" * 10_000, "nested too deeply"),
+        ("a." * 65 + "b = 1", "more than 64 parts"),
+        ("[" + '"a".' * 65 + "b]", "more than 64 parts"),
+        ("x = {" + "a . " * 65 + "b = 1}", "more than 64 parts"),
+    ],
+)
+def test_toml_that_python_chokes_on_is_told_like_any_other_fault(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+
+    with pytest.raises(ConfigError, match=found):
+        read_toml(tmp_path / "a.toml", where="a.toml")
+
+
+def test_pipe_in_place_of_toml_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.toml")
+
+    with pytest.raises(ConfigError, match="not an ordinary file"):
+        read_toml(tmp_path / "a.toml", where="a.toml")

@@ -183,7 +183,7 @@ def test_agents_that_cannot_be_read_are_told_one_by_one(home: Path) -> None:
 
     assert problems_of(home) == [
         "config/agents/folder.toml: file is unreadable (is a directory), expected a file that this user may read",
-        "config/agents/gone.toml: file is unreadable (no such file or directory), "
+        "config/agents/gone.toml: file is unreadable (a link that leads to no file), "
         "expected a file that this user may read",
     ]
 

@@ -5,19 +5,24 @@ that is wrong in it is told with its line, and nothing of it counts.
 """
 
 import hashlib
+import itertools
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from torpor.flags.contract import Decision, FlagContext
+from torpor.misfits import parse_toml
 
 KINDS: Final = ("tool", "skill", "subagent")
 """Before the dot of a key; behind it stands the name of what is gated."""
 WHOLES: Final = ("memory", "live_context")
 """Keys without a name."""
+
+FLAGS_MAX: Final = 1_000
+PROBLEMS_MAX: Final = 20
+"""Told of one file; the rest is seen once these are mended."""
 
 _KEY: Final = re.compile(rf"(?:{'|'.join(KINDS)})\.\S+|{'|'.join(WHOLES)}")
 _EXPECTED_KEY: Final = f"{', '.join(f'{kind}.<name>' for kind in KINDS)}, {' or '.join(WHOLES)}"
@@ -101,14 +106,18 @@ def parse_flags(text: str) -> dict[str, Flag]:
     Raises: FlagsUnreadable: with everything that is wrong.
     """
     try:
-        tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        tables = parse_toml(text)
+    except (ValueError, RecursionError) as exc:
         line = re.search(r"\(at line (\d+)", str(exc))
         problem = FlagProblem(line=int(line[1]) if line else 0, key="", message=f"not TOML: {exc}")
         raise FlagsUnreadable((problem,)) from exc
+    declared = tables.get("flags")
+    if isinstance(declared, dict) and len(declared) > FLAGS_MAX:
+        message = f"declares {len(declared):,} flags, at most {FLAGS_MAX:,} are decided for every turn"
+        raise FlagsUnreadable((FlagProblem(line=0, key="", message=message),))
     problems: list[FlagProblem] = []
     flags: dict[str, Flag] = {}
-    for name, table in tables.items():
+    for name, table in itertools.islice(tables.items(), PROBLEMS_MAX):
         if name != "flags" or not isinstance(table, dict):
             message = 'is unknown, expected tables [flags."<key>"]'
             problems.append(FlagProblem(line=_line_of(text, name), key=name, message=message))
@@ -119,6 +128,8 @@ def parse_flags(text: str) -> dict[str, Flag]:
                 flags[key] = found
             else:
                 problems.append(found)
+            if len(problems) == PROBLEMS_MAX:  # each is looked for in the whole text
+                break
     if problems:
         raise FlagsUnreadable(tuple(sorted(problems, key=lambda problem: problem.line)))
     return flags

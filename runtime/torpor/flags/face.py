@@ -21,7 +21,7 @@ from torpor.file_watch import watch
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext, defaulted
 from torpor.flags.declared import Declarations, FlagProblem, FlagsUnreadable
 from torpor.flags.options import FlagOptions
-from torpor.flags.source import FLAGS_FILE, read_flags
+from torpor.flags.source import FLAGS_FILE, flags_there, read_flags
 from torpor.misfits import Words
 
 _log = structlog.get_logger()
@@ -60,6 +60,7 @@ class Flags:
         self._answers: Answers | None = None
         self._problems: tuple[FlagProblem, ...] = ()
         """What was wrong with the file when it was read last, which is told once."""
+        self._is_missing = False
 
     @property
     def declarations(self) -> Declarations:
@@ -123,9 +124,13 @@ class Flags:
                 await answers.aclose()
 
     async def refresh(self) -> None:
-        """Read the file again; a broken one changes nothing and is logged as ``flags.broken``."""
+        """Read the file again; a broken one changes nothing and is logged as ``flags.broken``.
+
+        Nor does one that is gone, logged as ``flags.missing``: what somebody switched off must not come on because a
+        file was moved. A file without flags, but with a comment, declares none.
+        """
         try:
-            declarations = await anyio.to_thread.run_sync(read_flags, self._home)
+            there = await anyio.to_thread.run_sync(flags_there, self._home)
         except FlagsUnreadable as exc:
             for problem in exc.problems:
                 if problem not in self._problems:
@@ -133,7 +138,13 @@ class Flags:
             self._problems = exc.problems
             return
         self._problems = ()
-        old = self._declarations
+        if there is None and self._declarations:
+            if not self._is_missing:
+                _log.error("flags.missing", file=FLAGS_FILE, kept=len(self._declarations))
+            self._is_missing = True
+            return
+        self._is_missing = False
+        old, declarations = self._declarations, there or {}
         if declarations == old:
             return
         self._declarations = declarations

@@ -17,6 +17,7 @@ import structlog
 from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
 from torpor.conversation.graphemes import cut
 from torpor.file_watch import watch
+from torpor.ordinary_files import shown
 from torpor.policies.index import Found, PolicyIndex
 from torpor.policies.options import PolicyOptions
 from torpor.policies.parse import Excerpt, PolicyFile, PolicyProblem
@@ -103,7 +104,7 @@ class PolicyBook:
     ) -> None:
         for problem in problems:
             if problem not in self.problems:
-                kept = problem.file in good
+                kept = problem.file in map(shown, good)
                 _log.error(
                     "policy.broken",
                     file=f"{POLICIES_FOLDER}/{problem.file}",

@@ -13,9 +13,14 @@ from typing import Annotated, Any, Final
 import msgspec
 import yaml
 
+from torpor.conversation.graphemes import cut
+
 _FRONT: Final = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_BLANKS: Final = " \t"
+_NAME_CHARS_MAX: Final = 256
+"""Of a title or heading, which every excerpt below it repeats."""
 _BETWEEN: Final = " > "
 
 
@@ -63,7 +68,7 @@ class PolicyUnreadable(Exception):
 class _Front(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}\Z")]
     version: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    title: str = ""
+    title: Annotated[str, msgspec.Meta(max_length=_NAME_CHARS_MAX)] = ""
 
 
 def parse_policy(text: str) -> PolicyFile:
@@ -93,7 +98,7 @@ def _front(text: str) -> _Front:
     except yaml.MarkedYAMLError as exc:
         line = exc.problem_mark.line + 2 if exc.problem_mark else 1
         raise PolicyUnreadable(f"front matter is not YAML: {exc.problem}", line=line) from exc
-    except (yaml.YAMLError, RecursionError) as exc:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as exc:  # the last two: escapes beyond Unicode
         raise PolicyUnreadable("front matter is not YAML", line=1) from exc
     try:
         front = msgspec.convert(values, _Front)
@@ -124,9 +129,17 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         yield from _section(above, body)
         level = len(heading[1])
         above = [(outer, name) for outer, name in above if outer < level]
-        above.append((level, (heading[2] or "").strip()))
+        above.append((level, _name(heading[2] or "")))
         body = []
     yield from _section(above, body)
+
+
+def _name(text: str) -> str:
+    """Of a heading, without the signs that may close it."""
+    name = text.strip()
+    bare = name.rstrip("#")
+    name = name if bare and bare[-1] not in _BLANKS else bare.rstrip()
+    return name if len(name) <= _NAME_CHARS_MAX else cut(name, chars_max=_NAME_CHARS_MAX)
 
 
 def _section(above: list[tuple[int, str]], body: list[str]) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from torpor.ordinary_files import TooLarge, read_ordinary, shown
 from torpor.policies.parse import PolicyFile, PolicyProblem, PolicyUnreadable, parse_policy
 
 POLICIES_FOLDER: Final = "config/policies"
@@ -28,7 +29,7 @@ def read_policies(
         except FileNotFoundError:
             continue  # it went away in the meantime
         except PolicyUnreadable as exc:
-            problems.append(PolicyProblem(file=path.name, line=exc.line, message=exc.message))
+            problems.append(PolicyProblem(file=shown(path.name), line=exc.line, message=exc.message))
             kept = last_good.get(path.name)
             if kept is None or kept.id in owners:
                 continue
@@ -40,14 +41,14 @@ def read_policies(
 
 def _text(path: Path, max_bytes: int) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(max_bytes + 1)
+        data = read_ordinary(path, cap_bytes=max_bytes)
     except FileNotFoundError:
         raise
+    except TooLarge as exc:
+        message = f"is larger than {max_bytes} bytes, the most that policies.file_max_bytes allows"
+        raise PolicyUnreadable(message) from exc
     except OSError as exc:
         raise PolicyUnreadable(f"cannot be read: {exc.strerror or type(exc).__name__}") from exc
-    if len(data) > max_bytes:
-        raise PolicyUnreadable(f"is larger than {max_bytes} bytes, the most that policies.file_max_bytes allows")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as exc:

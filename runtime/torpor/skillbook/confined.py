@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from torpor.ordinary_files import NotOrdinary
+
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe would wait for somebody to write into it.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRIES: Final = 3
-
-
-class NotOrdinary(OSError):
-    """It is a folder, a pipe, a socket or a device."""
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from torpor.errors import SkillFileUnreadable, ToolRefused
-from torpor.skillbook.confined import NotOrdinary, opened_path, read_bytes
+from torpor.ordinary_files import NotOrdinary
+from torpor.skillbook.confined import opened_path, read_bytes
 from torpor.skillbook.decoding import decode
 from torpor.skillbook.listing import Resource
 from torpor.skillbook.scan import is_skill_file, is_skipped

@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from torpor.skillbook.confined import NotOrdinary, is_of_link, opened_folder, opened_root, read_bytes
+from torpor.ordinary_files import NotOrdinary
+from torpor.skillbook.confined import is_of_link, opened_folder, opened_root, read_bytes
 from torpor.skillbook.decoding import Finding
 from torpor.skillbook.listing import Resource
 from torpor.skillbook.options import SkillOptions

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from torpor.ordinary_files import read_ordinary
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 
@@ -57,12 +58,16 @@ def load_tools(folder: Path) -> LoadedTools:
     return LoadedTools(tools=tuple(loading.tools.values()), problems=tuple(loading.problems))
 
 
+_SOURCE_BYTES_MAX: Final = 16_777_216
+"""A larger module is not loaded."""
+
+
 class _SourceOnly(SourceFileLoader):
     """Compiles what the file says now; reads and leaves no cache, whose clock misses quick edits."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
+        code: CodeType = self.source_to_code(read_ordinary(Path(path), cap_bytes=_SOURCE_BYTES_MAX), path)
         return code
 
 

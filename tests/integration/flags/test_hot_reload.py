@@ -61,5 +61,10 @@ async def test_edits_are_taken_while_the_engine_runs(tmp_path: Path) -> None:
         part.write_text('[flags."tool.pay"]\ndefault = false\n')
         part.replace(file)
         await until_on(flags, value=False)
+        gone = flags.read
         file.unlink()
+        with anyio.fail_after(20):
+            await gone.wait()
+        await until_on(flags, value=False)
+        file.write_text("# nothing is switched off\n")
         await until_on(flags, value=True)

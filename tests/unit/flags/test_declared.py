@@ -171,3 +171,28 @@ def test_a_file_nested_without_end_is_told_and_never_followed() -> None:
 
     (problem,) = refused.value.problems
     assert problem.message.startswith("not TOML: ")
+
+
+@pytest.mark.parametrize("number", ["1" * 5_000, "0x" + "f" * 5_000])
+def test_number_without_end_is_a_fault_like_any_other(number: str) -> None:
+    assert "a number beyond 64 bits" in problems(f'[flags."{BOOK}"]\ndefault = {number}\n')[0][1]
+
+
+def test_brackets_without_end_are_a_fault_like_any_other() -> None:
+    assert "not TOML" in problems("a = " + "[" * 10_000)[0][1]
+
+
+def test_name_of_many_parts_is_a_fault_and_not_read() -> None:
+    assert "more than 64 parts" in problems("a." * 100_000 + "b = 1")[0][1]
+
+
+def test_flags_beyond_a_thousand_are_refused() -> None:
+    text = "".join(f'[flags."tool.t{number}"]\ndefault = true\n' for number in range(1_001))
+
+    assert "1,001 flags" in problems(text)[0][1]
+
+
+def test_file_with_nothing_but_faults_tells_the_first_twenty() -> None:
+    text = "".join(f'[flags."tool.t{number}"]\ndefault = 1\n' for number in range(900))
+
+    assert len(problems(text)) == 20

@@ -1,7 +1,9 @@
 """Flags of a home by its file: decided at once, remembered, read again."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -198,11 +200,63 @@ async def test_first_flag_of_a_running_home_counts_and_the_last_one_goes(home: P
     declare(home, NORTH_OFF)
     await flags.refresh()
     was_on = is_on(flags, ADA)
-    (home / "config" / "flags.toml").unlink()
+    declare(home, "# nothing is switched off\n")
     await flags.refresh()
 
     assert not was_on
     assert flags.decided(ADA) is EVERYTHING_ON
+
+
+def lose(home: Path) -> None:
+    (home / "config" / "flags.toml").unlink()
+
+
+def lose_folder(home: Path) -> None:
+    (home / "config").rename(home / "elsewhere")
+
+
+def link_to_nothing(home: Path) -> None:
+    lose(home)
+    (home / "config" / "flags.toml").symlink_to("nowhere")
+
+
+def replace_by_pipe(home: Path) -> None:
+    lose(home)
+    os.mkfifo(home / "config" / "flags.toml")
+
+
+@pytest.mark.parametrize(
+    ("loss", "event"),
+    [
+        (lose, "flags.missing"),
+        (lose_folder, "flags.missing"),
+        (lambda home: declare(home, "\n"), "flags.missing"),
+        (link_to_nothing, "flags.broken"),
+        (replace_by_pipe, "flags.broken"),
+        (lambda home: declare(home, "a = " + "1" * 5_000), "flags.broken"),
+    ],
+)
+async def test_what_was_switched_off_stays_off_when_the_file_is_lost(
+    home: Path, loss: Callable[[Path], None], event: str
+) -> None:
+    declare(home, NORTH_OFF)
+    flags = flags_of(home)
+    with capture_logs() as logged:
+        loss(home)
+        await flags.refresh()
+        await flags.refresh()
+
+    assert not is_on(flags, ADA)
+    assert [(entry["event"], entry["log_level"]) for entry in logged] == [(event, "error")]
+
+
+@pytest.mark.parametrize("loss", [link_to_nothing, replace_by_pipe])
+def test_start_without_a_file_that_ought_to_be_there_is_refused(home: Path, loss: Callable[[Path], None]) -> None:
+    declare(home, NORTH_OFF)
+    loss(home)
+
+    with pytest.raises(ConfigError, match="cannot be read"):
+        flags_of(home)
 
 
 async def test_flags_leave_nothing_in_the_sdk(home: Path) -> None:

@@ -81,3 +81,45 @@ def test_file_that_is_no_policy_is_told_with_the_line(text: str, line: int, told
 
     assert found_line == line
     assert told.lower() in message.lower()
+
+
+@pytest.mark.parametrize("escape", [r"\U00110000", r"\UFFFFFFFF", r"\uD800"])
+def test_title_beyond_unicode_is_a_fault_like_any_other(escape: str) -> None:
+    line, _ = fault(f'---\nid: visits\nversion: "1"\ntitle: "{escape}"\n---\n# A\nText')
+
+    assert line == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# a" + " " * 200_000 + "b",
+        "# " + "# " * 100_000 + "b",
+        "# " + " #" * 100_000,
+        "# a" + "#" * 200_000 + "b",
+        "#" + "\t" * 200_000 + "b",
+        " " * 200_000 + "# b",
+        "`" * 200_000 + "\n" + "`" * 200_000,
+        "~" * 100_000 + "`" * 100_000 + "\n" + "~" * 100_000,
+    ],
+    ids=range(8),
+)
+def test_long_lines_are_read_in_proportion_to_their_length(line: str) -> None:
+    # The square of its length would take minutes, and the run's own deadline would end it.
+    assert parts(f"{line}\n# Next\n" * 2 + "text\n")
+
+
+def test_closing_signs_of_a_heading_are_no_part_of_it() -> None:
+    body = "# A ##\na\n# B##\nb\n# C # c\nc\n# #\nd\n#\te\t#\t\ne\n"
+
+    assert [heading for heading, _ in parts(body)] == ["A", "B##", "C # c", "Visits", "e"]
+
+
+def test_heading_without_end_is_cut_since_every_excerpt_below_repeats_it() -> None:
+    (heading, _), *_ = parts("# " + "long " * 1_000 + "\ntext\n")
+
+    assert len(heading) <= 256
+
+
+def test_title_without_end_is_a_fault() -> None:
+    assert "title" in fault(f"---\nid: visits\nversion: '1'\ntitle: {'a' * 257}\n---\n# A\nText")[1]
