@@ -81,6 +81,11 @@ class Backwards:
         self._waiting: deque[tuple[tuple[JournalRecord, ...], set[MessageId]]] = deque()
         self._found: dict[MessageId, MessageReceived] = {}
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a turn was met whose messages were not."""
+        return bool(self._waiting)
+
     def take(self, page: Sequence[JournalRecord]) -> list[EarlierTurn]:
         """The turns that are complete with ``page``, whose records precede those taken before. Args: page: in order."""
         turns: list[EarlierTurn] = []
@@ -113,17 +118,6 @@ class Backwards:
         for message_id in named_in(records):
             self._found.pop(message_id, None)
         return turn
-
-
-def grouped(records: Iterable[JournalRecord]) -> list[list[JournalRecord]]:
-    """Records in order, those of each turn together from its ``TurnPrepared`` on; what stands before is left out."""
-    groups: list[list[JournalRecord]] = []
-    for record in records:
-        if isinstance(record, TurnPrepared):
-            groups.append([record])
-        elif groups:
-            groups[-1].append(record)
-    return groups
 
 
 def named_in(records: Iterable[JournalRecord]) -> Iterator[MessageId]:

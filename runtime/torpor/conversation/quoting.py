@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-import regex
-
 from torpor.conversation.budget import tokens_of_bytes
 from torpor.conversation.earlier import EarlierTurn, Part, Voice
 from torpor.conversation.graphemes import cut
@@ -20,10 +18,13 @@ from torpor.conversation.markup import element, escaped_lines, group
 
 EXCERPT_CHARS: Final = 320
 """Of a place where words were found."""
+_EXCERPT_ROOM: Final = 4 * EXCERPT_CHARS
 _BEFORE_CHARS: Final = 100
 """Of it, before the first of the words."""
 WORDS_MAX: Final = 16
-"""Of a query; further ones are not looked for."""
+"""Of a query."""
+WORD_CHARS_MAX: Final = 128
+QUERY_CHARS_MAX: Final = 1_024
 _HEADER_BYTES: Final = 512
 """Room for the line that says what a page holds and how to read on."""
 _PIECE_MIN_BYTES: Final = 64
@@ -103,21 +104,42 @@ def _head_and_body(turn: EarlierTurn) -> tuple[str, str]:
     )
 
 
+class BadQuery(ValueError):
+    """More than is looked for; the text says what is."""
+
+
 class Query(NamedTuple):
     """What is looked for."""
 
-    words: tuple[regex.Pattern[str], ...]
+    words: tuple[str, ...]
+    """Composed, without case."""
 
 
 def query_of(text: str) -> Query | None:
-    """Words that must all occur, in any case and composition; None when there are none."""
-    words = list(dict.fromkeys(text.split()))[:WORDS_MAX]
-    return Query(tuple(map(_pattern, words))) if words else None
+    """Words that must all occur, in any case and composition; None when there are none. Raises: BadQuery."""
+    if len(text) > QUERY_CHARS_MAX:
+        raise BadQuery(f"query has {len(text):,} characters, expected at most {QUERY_CHARS_MAX:,}")
+    words = tuple(dict.fromkeys(composed(word).casefold() for word in text.split()))
+    if len(words) > WORDS_MAX:
+        raise BadQuery(f"query has {len(words)} words, expected at most {WORDS_MAX}")
+    if (longest := max(map(len, words), default=0)) > WORD_CHARS_MAX:
+        raise BadQuery(f"query has a word of {longest} characters, expected at most {WORD_CHARS_MAX}")
+    return Query(words) if words else None
 
 
-def _pattern(word: str) -> regex.Pattern[str]:
-    forms = dict.fromkeys((word, unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)))
-    return regex.compile("|".join(map(regex.escape, forms)), regex.IGNORECASE | regex.FULLCASE)
+def composed(text: str) -> str:
+    """In the one form that texts and words are compared in."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _place_in(text: str, at: int) -> int:
+    """Which character of ``text`` stands at ``at`` when it is without case, where some characters are several."""
+    folded = 0
+    for place, char in enumerate(text):
+        folded += len(char.casefold())
+        if folded > at:
+            return place
+    return len(text)
 
 
 class Found(NamedTuple):
@@ -130,18 +152,25 @@ class Found(NamedTuple):
 
 def found_in(turn: EarlierTurn, query: Query) -> Found | None:
     """Where ``turn`` has every word of ``query``; None where it lacks one."""
-    hits = [[pattern.search(part.text) for pattern in query.words] for part in turn.parts]
-    if not hits or not all(any(found) for found in zip(*hits, strict=True)):
+    hits = [_hits(part, query) for part in turn.parts]
+    if not hits or not all(max(found) >= 0 for found in zip(*hits, strict=True)):
         return None
-    best = max(range(len(hits)), key=lambda place: sum(hit is not None for hit in hits[place]))
-    part, at = turn.parts[best], min(hit.start() for hit in hits[best] if hit is not None)
-    return Found(turn.number, part.title, _excerpt(part, at))
+    best = max(range(len(hits)), key=lambda place: sum(hit >= 0 for hit in hits[place]))
+    part, at = turn.parts[best], min(hit for hit in hits[best] if hit >= 0)
+    text = composed(part.text)
+    return Found(turn.number, part.title, _excerpt(text, _place_in(text, at)))
 
 
-def _excerpt(part: Part, at: int) -> str:
-    begin = len(cut(part.text, chars_max=max(at - _BEFORE_CHARS, 0)))
-    piece = cut(part.text[begin:], chars_max=EXCERPT_CHARS)
-    return ("…" if begin else "") + piece + ("…" if begin + len(piece) < len(part.text) else "")
+def _hits(part: Part, query: Query) -> list[int]:
+    """Where each word begins in the part without case; -1 where it does not occur."""
+    text = composed(part.text).casefold()
+    return [text.find(word) for word in query.words]
+
+
+def _excerpt(text: str, at: int) -> str:
+    begin = len(cut(text[:at], chars_max=max(at - _BEFORE_CHARS, 0)))
+    piece = cut(text[begin : begin + _EXCERPT_ROOM], chars_max=EXCERPT_CHARS)
+    return ("…" if begin else "") + piece + ("…" if begin + len(piece) < len(text) else "")
 
 
 def places(found: Sequence[Found], *, turns: tuple[int, int], stopped: str, bytes_max: int) -> str:

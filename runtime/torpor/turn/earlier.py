@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 import anyio
+import anyio.lowlevel
 import structlog
 
-from torpor.conversation.earlier import Backwards, EarlierTurn, grouped, named_in, turn_of
-from torpor.conversation.quoting import Found, Query, found_in, page, places, query_of
+from torpor.conversation.earlier import Backwards, EarlierTurn, named_in, turn_of
+from torpor.conversation.quoting import BadQuery, Found, Query, found_in, page, places, query_of
 from torpor.conversation.state import ConversationState
 from torpor.errors import StoreError, ToolFailed
 from torpor.records.ids import ConversationKey, MessageId
@@ -23,10 +24,10 @@ from torpor.toolhost.contract import EarlierBounds
 
 PAGE: Final = 256
 """Records that are read at once."""
-_MESSAGE_RECORDS_MAX: Final = 2_048
-"""How far before its turn a message is looked for; few wait long."""
 _LOOKBACK_RECORDS_MAX: Final = 8_192
-"""How far back exchanges are looked for."""
+"""How far back the turns of exchanges are looked for; their messages are found wherever they are."""
+OFFSET_MAX: Final = 100_000_000
+"""In characters; more than any turn has."""
 _log = structlog.get_logger()
 
 
@@ -52,6 +53,8 @@ class EarlierTurns:
     async def read(self, *, first_turn: int, last_turn: int, offset: int, bounds: EarlierBounds) -> str:
         """See the contract."""
         turns_max = self._state.turns
+        if offset > OFFSET_MAX:
+            raise ToolFailed(f"offset is {offset}, expected at most {OFFSET_MAX}, and what a shortened answer said")
         if first_turn > turns_max:
             raise ToolFailed(f"turn {first_turn} does not exist, the last one is {turns_max}")
         if last_turn < first_turn:
@@ -73,7 +76,11 @@ class EarlierTurns:
 
     async def search(self, query: str, *, first_turn: int, last_turn: int, limit: int, bounds: EarlierBounds) -> str:
         """See the contract."""
-        words, folded = query_of(query), self._state.covered[0]
+        try:
+            words = query_of(query)
+        except BadQuery as exc:
+            raise ToolFailed(str(exc)) from exc
+        folded = self._state.covered[0]
         first_turn, last_turn = max(first_turn, 1), min(last_turn or folded, folded)
         if words is None or last_turn < first_turn:
             where = f"folded are turns 1 to {folded}" if folded else "no turn is folded, all of them can be seen"
@@ -110,7 +117,7 @@ class EarlierTurns:
     async def _exchanges(self, turns: list[EarlierTurn], count: int) -> None:
         backwards, seq = Backwards(), self._state.covered[1]
         end = max(seq - _LOOKBACK_RECORDS_MAX, 0)
-        while seq > end and len(turns) < count:
+        while seq > 0 and len(turns) < count and (seq > end or backwards.is_waiting):
             seq, records = await self._before(seq)
             found = backwards.take(records)
             turns.extend(turn for turn in found if not turn.is_refused)
@@ -123,28 +130,32 @@ class EarlierTurns:
                 return
             seq, records = await self._before(seq)
             looked_at += len(records)
-            if search.take(backwards.take(records)):
+            if await search.take(backwards.take(records)):
                 return
-        search.take(backwards.rest())
+        await search.take(backwards.rest())
 
     async def _range(self, first_turn: int, last_turn: int, *, enough: int, records_max: int) -> list[EarlierTurn]:
         """Whole turns from ``first_turn`` on, until they hold ``enough`` characters."""
         begin = await self._start_of(first_turn)
         if begin is None:
             return []
-        records, seq, is_over = list[JournalRecord](), begin - 1, False
-        while not is_over:
+        groups, size, seq = list[list[JournalRecord]](), 0, begin - 1
+        while True:
             found = await self._pages.records_after(self._key, seq=seq, limit=PAGE)
-            seq, is_over = seq + len(found), len(found) < PAGE
+            seq += len(found)
             for record in found:
-                if isinstance(record, TurnPrepared) and record.turn > last_turn:
-                    is_over = True
-                    break
-                records.append(record)
-            whole = grouped(records)[:-1]
-            if not is_over and whole and (_size_of(whole) > enough or len(records) > records_max):
-                return await self._turns(whole, begin=begin)
-        return await self._turns(grouped(records), begin=begin)
+                if not isinstance(record, TurnPrepared):
+                    if groups:
+                        groups[-1].append(record)
+                    continue
+                size += _size_of(groups[-1]) if groups else 0
+                if record.turn > last_turn:
+                    return await self._turns(groups, begin=begin)
+                groups.append([record])
+            if len(found) < PAGE:
+                return await self._turns(groups, begin=begin)
+            if len(groups) > 1 and (size > enough or seq - begin > records_max):
+                return await self._turns(groups[:-1], begin=begin)
 
     async def _turns(self, groups: Sequence[Sequence[JournalRecord]], *, begin: int) -> list[EarlierTurn]:
         """With their messages, some of which may have been recorded before record ``begin``."""
@@ -159,8 +170,8 @@ class EarlierTurns:
 
         for group in groups:
             meet(group)
-        seq, end = begin - 1, max(begin - _MESSAGE_RECORDS_MAX, 0)
-        while missing and seq > end:
+        seq = begin - 1
+        while missing and seq > 0:  # they are there, as far back as they waited
             seq, records = await self._before(seq)
             meet(records)
         return [turn_of(group, messages) for group in groups]
@@ -234,9 +245,10 @@ class _Search:
         self.stopped = ""
         """Why those before it were not."""
 
-    def take(self, turns: Sequence[EarlierTurn]) -> bool:
-        """Search these, the newest first; whether that is all."""
+    async def take(self, turns: Sequence[EarlierTurn]) -> bool:
+        """Search these, the newest first, others in between; whether that is all."""
         for turn in turns:
+            await anyio.lowlevel.checkpoint()
             if turn.number < self._turns.start:
                 return True
             if turn.number not in self._turns:
@@ -250,9 +262,9 @@ class _Search:
         return False
 
 
-def _size_of(groups: Sequence[Sequence[JournalRecord]]) -> int:
+def _size_of(group: Sequence[JournalRecord]) -> int:
     """In characters, without what users said."""
-    return sum(len(part.text) for group in groups for part in turn_of(group, {}).parts)
+    return sum(len(part.text) for part in turn_of(group, {}).parts)
 
 
 def _unreadable(error: StoreError) -> ToolFailed:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from torpor.conversation.earlier import READ_EARLIER, Backwards, EarlierTurn, Part, Voice, grouped, named_in, turn_of
+from torpor.conversation.earlier import READ_EARLIER, Backwards, EarlierTurn, Part, Voice, named_in, turn_of
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
@@ -146,11 +146,8 @@ def test_what_quotes_turns_is_not_quoted_again() -> None:
     assert turn.parts == (Part(Voice.RESULT, title, ""),)
 
 
-def test_records_are_grouped_by_the_turn_they_follow() -> None:
-    first, second = whole(1, "m1"), whole(2, "m2")
-    before = received("m1")
-    assert grouped([before, *first, *second]) == [first, second]
-    assert list(named_in([*first, requested(1, "m9")])) == ["m1", "m9"]
+def test_a_turn_names_the_messages_that_begin_and_join_it() -> None:
+    assert list(named_in([*whole(1, "m1"), requested(1, "m9")])) == ["m1", "m9"]
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 5, 100])

@@ -107,6 +107,9 @@ class TestPrefix:
         assert prefix(FAMILY, bytes_max=8) == FAMILY[:2]
 
 
+STRASSE_S = "\u00df"
+
+
 class TestSearch:
     @pytest.mark.parametrize(
         "query", ["DOSE 5", "dose hi", "stra\u00dfe", "STRASSE", "caf\u00e9", f"caf{E_ACUTE}", FAMILY]
@@ -123,6 +126,13 @@ class TestSearch:
         words = query_of(query)
         assert words is not None
         assert found_in(turn(1), words) is None
+
+    def test_shows_the_place_also_behind_characters_that_grow_without_case(self) -> None:
+        words = query_of("needle")
+        assert words is not None
+        found = found_in(turn(1, f"{STRASSE_S * 1_000} the needle"), words)
+        assert found is not None
+        assert found.excerpt == f"\u2026{STRASSE_S * 95} the needle"
 
     def test_finds_nothing_in_a_refused_turn(self) -> None:
         words = query_of("a")

@@ -223,8 +223,8 @@ async def test_a_search_names_as_many_turns_as_it_may_and_says_where_it_stopped(
         await fill(engine)
         (replaced,) = await engine.records_of(ContextReplaced)
         last = replaced.turns[1]
-        first = await asked(engine, query=LONG, limit=2)
-        second = await asked(engine, query=LONG, limit=20, last_turn=last - 2)
+        first = await asked(engine, query=LONG[:128], limit=2)
+        second = await asked(engine, query=LONG[:128], limit=20, last_turn=last - 2)
     assert f"[2 found in turns {last - 1} to {last}, the newest first" in first
     assert f"search on with last_turn={last - 2}" in first
     assert f"[{last - 2} found in turns 1 to {last - 2}" in second

@@ -1,12 +1,14 @@
 """Long journals are read in a few pages, within bounds, whatever stands between the turns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from torpor.conversation.earlier import EarlierTurn, Voice, turn_of
 from torpor.conversation.number import numbered
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import ConversationState
@@ -25,7 +27,8 @@ from torpor.records.journal import (
     TurnRefused,
 )
 from torpor.toolhost.contract import EarlierBounds
-from torpor.turn.earlier import EarlierTurns
+from torpor.turn import earlier
+from torpor.turn.earlier import OFFSET_MAX, EarlierTurns
 
 KEY = ConversationKey("acme", "ann", "c_1")
 KEPT = 2
@@ -165,13 +168,61 @@ async def test_a_message_that_waited_for_many_turns_is_found() -> None:
     assert_is(await read(turns, 201), 201, message="late")
 
 
-async def test_a_message_that_waited_for_longer_than_is_looked_for_is_named() -> None:
+async def test_a_message_is_found_however_long_it_waited() -> None:
     records: list[JournalRecord] = [ConversationCreated(agent="clerk"), received("late")]
     records += journal(1_000)[1:]
     records += [*turn(1_001, message="late"), *(record for number in (1_002, 1_003) for record in turn(number))]
-    turns, pages = reading(records)
-    assert "user, a message that was not found: late" in await read(turns, 1_001)
-    assert pages.read < 4_096
+    turns, _ = reading(records)
+    assert_is(await read(turns, 1_001), 1_001, message="late")
+
+
+async def test_a_long_range_is_put_together_once_however_many_pages_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(records: Sequence[JournalRecord], messages: Mapping[MessageId, MessageReceived]) -> EarlierTurn:
+        made.append(records[0].turn)
+        return turn_of(records, messages)
+
+    monkeypatch.setattr(earlier, "turn_of", counted)
+    turns, _ = reading(journal(1_000))
+    await turns.read(first_turn=1, last_turn=1_000, offset=OFFSET_MAX, bounds=bounds())
+    assert len(made) <= 2 * 1_000
+
+
+async def test_an_offset_past_any_turn_is_refused_before_anything_is_read() -> None:
+    turns, pages = reading(journal(10))
+    with pytest.raises(ToolFailed, match="offset is 100000001, expected at most 100000000"):
+        await turns.read(first_turn=1, last_turn=9, offset=OFFSET_MAX + 1, bounds=bounds())
+    assert pages.calls == 0
+
+
+async def test_others_run_between_the_turns_that_a_search_looks_at() -> None:
+    turns, pages = reading(journal(80))
+    ran = 0
+
+    async def others() -> None:
+        nonlocal ran
+        while True:
+            await anyio.lowlevel.checkpoint()
+            ran += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        await turns.search("nowhere", first_turn=0, last_turn=0, limit=5, bounds=bounds())
+        tasks.cancel_scope.cancel()
+    assert pages.calls < 10
+    assert ran >= 70
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [("x" * 1_025, "1,025 characters"), (" ".join(map(str, range(17))), "17 words"), ("x" * 129, "a word of 129")],
+)
+async def test_a_query_that_asks_for_too_much_is_refused(query: str, why: str) -> None:
+    turns, pages = reading(journal(10))
+    with pytest.raises(ToolFailed, match=f"query has {why}"):
+        await turns.search(query, first_turn=0, last_turn=0, limit=5, bounds=bounds())
+    assert pages.calls == 0
 
 
 async def test_a_range_is_read_as_far_as_there_is_room_and_no_further() -> None:
@@ -278,3 +329,12 @@ async def test_exchanges_are_not_looked_for_without_end() -> None:
     turns, pages = reading([*records, received("m6"), *turn(6)])
     assert [each.number for each in await turns.exchanges(5, deadline_s=10.0)] == [4]
     assert pages.read <= 9_000
+
+
+async def test_exchanges_are_quoted_with_messages_that_waited_for_long() -> None:
+    records: list[JournalRecord] = [ConversationCreated(agent="clerk"), received("late")]
+    records += [changed() for _ in range(9_000)]
+    records += [*turn(1, message="late"), *(record for number in (2, 3) for record in turn(number))]
+    turns, _ = reading(records)
+    (only,) = await turns.exchanges(5, deadline_s=10.0)
+    assert "say late" in only.said_by(Voice.USER)
