@@ -29,17 +29,20 @@ _FILE_MODE: Final = 0o600
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where to; standard output by default. A file that is there is replaced once the new one is whole.",
+    help="Where to; standard output by default.",
 )
+@click.option("--force", is_flag=True, help="Replace a file that is there, once the new one is whole.")
 @home_option
 @data_option
 @json_option
-def command(*, name: str, out: Path | None, home: Path, data: Path | None, as_json: bool) -> None:
+def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path | None, as_json: bool) -> None:
     """Write the conversation ID as JSON Lines: a header, a record a line, and the results that were too long for one.
 
     Reads the data folder alone, whether or not a server runs on it, and verifies before it writes. `torpor import`
     reads the file. ID is [tenant/]owner/conversation, short where that is unique.
     """
+    if out is not None and out.exists() and not force:
+        raise click.ClickException(f"{out} is there already, --force replaces it")
     folder = data_folder(home, data)
     with open_to_audit(folder) as reader:
         key = named(name, list(reader.keys()))

@@ -27,6 +27,11 @@ _REMEDIES: Final = {
     "model_timed_out": "ask for less at once, or raise turn.model_deadline_s",
     "model_context_too_long": _SHORTEN,
     "model_request_too_large": _SHORTEN,
+    "context_too_long": "send less at once, or begin a new conversation",
+    "fixed_context_too_large": (
+        "shorten the agent's prompt, tools or skills, or raise the budget_tokens of its profile; "
+        "`{program} config check` tells what they take"
+    ),
     "model_request_invalid": "mostly an option of the agent's [model]; `{program} doctor` tries them",
     "output_limit": "raise max_tokens of the agent",
     "crashed": "`{program} inspect` names the step that ended it",

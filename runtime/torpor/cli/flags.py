@@ -16,6 +16,7 @@ from torpor.flags.declared import Flag, Rule
 from torpor.flags.face import Flags
 from torpor.flags.source import FLAGS_FILE
 from torpor.operations.logs import configure_logs
+from torpor.records.ids import DEFAULT_TENANT
 from torpor.settings import Settings, read_settings
 
 _NOT_ASKED: Final = (
@@ -25,24 +26,26 @@ _NOT_ASKED: Final = (
 
 
 @click.command(short_help="Show what is switched on, and for whom.")
-@click.option("--tenant", default="default", show_default=True, help="Decide for an owner of this tenant.")
+@click.option("--tenant", metavar="TENANT", show_default=DEFAULT_TENANT, help="Decide for an owner of this tenant.")
 @click.option("--owner", default="", metavar="OWNER", help="Decide for this owner.")
 @click.option("--agent", default="", metavar="NAME", help="Decide for this agent.")
 @home_option
 @json_option
-def command(home: Path, *, tenant: str, owner: str, agent: str, as_json: bool) -> None:
+def command(home: Path, *, tenant: str | None, owner: str, agent: str, as_json: bool) -> None:
     """List the flags of config/flags.toml; with --owner, what is decided, by which variant and for which reason.
 
     The file is read as it is now, and the provider that [flags] names is asked as a server would ask it; a running
     server is not asked.
     """
+    if not owner and (tenant is not None or agent):
+        raise click.UsageError(f"{'--tenant' if tenant is not None else '--agent'} decides nothing without --owner.")
     settings = read_settings(home.resolve(), os.environ)
     configure_logs(msgspec.structs.replace(settings.logs, level="warning"))
     flags = Flags(settings.home, clock=SystemClock(), options=settings.flags)
     flags.load()
     decided = None
     if owner:
-        context = FlagContext(tenant=tenant, owner=owner, agent=agent or _default_agent(settings))
+        context = FlagContext(tenant=tenant or DEFAULT_TENANT, owner=owner, agent=agent or _default_agent(settings))
         decided = anyio.run(_asked, flags, context)
     if as_json:
         for key, flag in flags.declarations.items():

@@ -26,6 +26,12 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
+def not_asked(what: object, *, logs: str) -> str:
+    """That ``what`` was read as it is now. Args: logs: the event by which a server tells that it could not."""
+    kept = f"which keeps the last good version of a file that breaks and logs {logs}"
+    return f"torpor: this is {what} as it is now; no running server was asked, {kept}"
+
+
 def program() -> str:
     """How to call us again from here: ``torpor`` where the shell finds this very one, else by its path."""
     called = Path(sys.argv[0])

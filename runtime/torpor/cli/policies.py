@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from torpor.cli.folders import home_option
-from torpor.cli.output import json_option, print_json, print_table
+from torpor.cli.output import json_option, not_asked, print_json, print_table
 from torpor.operations.logs import configure_logs
 from torpor.policies.book import PolicyBook, tokens_of
 from torpor.policies.source import POLICIES_FOLDER
@@ -35,6 +35,8 @@ def list_(home: Path, *, as_json: bool) -> None:
         print_table(("POLICY", "VERSION", "TITLE", "EXCERPTS", "TOKENS"), rows)
     else:
         click.echo(f"no policy in {POLICIES_FOLDER}")
+    if not as_json:
+        click.echo(not_asked(POLICIES_FOLDER, logs="policy.broken"), err=True)
 
 
 @command.command()

@@ -32,7 +32,7 @@ from torpor.records.events import (
     TurnRefusedEvent,
     TurnStartedEvent,
 )
-from torpor.records.journal import Outcome
+from torpor.records.journal import FoldReason, Outcome
 
 OUTCOMES: Final = {
     Outcome.SUCCEEDED: "done",
@@ -41,6 +41,12 @@ OUTCOMES: Final = {
     Outcome.NEVER_STARTED: "never started",
     Outcome.INTERRUPTED: "interrupted",
     Outcome.UNKNOWN: "outcome unknown",
+}
+_REPLACED: Final = {
+    FoldReason.SUMMARY: "from here on the model reads earlier turns as a summary",
+    FoldReason.MECHANICAL: "from here on the model reads of earlier turns how each began and ended",
+    FoldReason.SHORTENED: "from here on the model reads the beginning and end of long tool results",
+    FoldReason.EVERYTHING: "from here on the model reads of all turns before this one how each began and ended",
 }
 _CUT_BY: Final = {"client": "cancelled", "operator": "cancelled by an operator", "interrupt": "cut by a new message"}
 
@@ -148,7 +154,7 @@ class Screen:
             case TurnStartedEvent():
                 self._has_spoken = False
             case ContextReplacedEvent():
-                self.note(f"earlier turns are a summary now, {event.reason.value}")
+                self.note(_REPLACED[event.reason])
             case CompactionFailedEvent():
                 self.note(f"no summary could be made, {event.code}; going on without")
             case LiveContextFailedEvent():

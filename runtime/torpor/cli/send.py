@@ -1,5 +1,6 @@
 """``torpor send``: one message, one turn, the reply on standard output; for scripts."""
 
+import shlex
 import sys
 from typing import Any, Final
 
@@ -129,7 +130,7 @@ def command(
     if as_json:
         print_json(_facts(sending, turn))
     else:
-        _show(turn, name)
+        _show(turn, _resending(server, name))
     return _EXIT_CODES.get(turn.ending or Ending.FINISHED, 0)
 
 
@@ -163,7 +164,7 @@ def _unanswered(server: Server, sending: _Sending, patience: Patience, *, is_acc
     if is_accepted:
         look = f"`{program()} chat --conversation {name}{where(server.home)}` shows the reply later"
         return f"no reply {patience.ran_out}; the message was accepted and its turn goes on, {look}"
-    again = f"send it again with --conversation {name} --message-id {sending.message_id}, and it stays one message"
+    again = f"`{_resending(server, name)} --message-id {sending.message_id} TEXT` sends it again, as one message"
     return f"no reply {patience.ran_out}; the message was not acknowledged, it may have arrived or not: {again}"
 
 
@@ -235,7 +236,14 @@ def _facts(sending: _Sending, turn: AnsweringTurn) -> dict[str, Any]:
     }
 
 
-def _show(turn: AnsweringTurn, name: str) -> None:
+def _resending(server: Server, name: str) -> str:
+    """The command that sends to the conversation ``name`` again, up to its own options."""
+    url = f" --url {shlex.quote(server.url)}" if server.url else ""
+    return f"{program()} send --conversation {shlex.quote(name)}{where(server.home)}{url}"
+
+
+def _show(turn: AnsweringTurn, again: str) -> None:
+    """Args: again: as ``_resending`` gives it."""
     if turn.text:
         click.echo(clean(turn.text).text if sys.stdout.isatty() else turn.text)
     match turn.ending:
@@ -246,7 +254,7 @@ def _show(turn: AnsweringTurn, name: str) -> None:
             if told := remedy(turn.code, program=program()):
                 _say(told)
             for offer in turn.offers:
-                _say(f"--resume {offer} --conversation {name} {_OFFERED[offer]}")
+                _say(f"`{again} --resume {offer}` {_OFFERED[offer]}")
         case Ending.REFUSED:
             _say(f"turn {turn.turn} was refused: {turn.detail}")
         case Ending.FINISHED if turn.stop_reason in CUT_SHORT:

@@ -226,6 +226,17 @@ def test_names_that_are_none_are_refused(exported: Path, office: Command) -> Non
         assert "is no conversation" in office.complaint("import", str(exported), "--as", name, "--data", "data", code=2)
 
 
+def test_a_file_that_is_there_is_replaced_only_when_that_was_asked_for(lived: Lived, tmp_path: Path) -> None:
+    file = tmp_path / "day.jsonl"
+    file.write_text("before")
+
+    complaint = lived.torpor.complaint("export", CONVERSATION, "--out", str(file))
+
+    assert (complaint, file.read_text()) == (f"torpor: {file} is there already, --force replaces it", "before")
+    lived.torpor.run("export", CONVERSATION, "--out", str(file), "--force")
+    assert file.read_text() != "before"
+
+
 def test_what_differs_is_not_exported_and_the_file_stays_as_it_was(lived: Lived, tmp_path: Path) -> None:
     torpor = Command(tmp_path)
     file = tmp_path / "day.jsonl"
@@ -234,7 +245,7 @@ def test_what_differs_is_not_exported_and_the_file_stays_as_it_was(lived: Lived,
     data.mkdir()
     (data / "torpor.db").write_bytes((lived.data / "torpor.db").read_bytes())
 
-    complaint = torpor.complaint("export", CONVERSATION, "--data", "data", "--out", str(file))
+    complaint = torpor.complaint("export", CONVERSATION, "--data", "data", "--out", str(file), "--force")
 
     assert complaint.startswith(f"torpor: developer/{CONVERSATION} differs at record ")
     assert "is not there" in complaint

@@ -70,3 +70,8 @@ def test_words_of_a_host_become_one_line_without_control_characters() -> None:
 )
 def test_of_a_page_only_its_words_are_told(page: str, words: str) -> None:
     assert one_line(page) == words
+
+
+@pytest.mark.parametrize("code", ["context_too_long", "fixed_context_too_large"])
+def test_a_request_that_cannot_fit_is_told_with_what_can_be_done(code: str) -> None:
+    assert remedy(code, program="torpor")

@@ -102,3 +102,11 @@ def test_broken_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str])
 def test_who_is_told_of_flags_learns_that_no_server_was_asked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["flags", "--home", str(home)]) == 0
     assert "no running server was asked" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--tenant", "--agent"])
+def test_an_option_that_decides_nothing_is_no_option(
+    home: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["flags", option, "north", "--home", str(home)]) == 2
+    assert f"{option} decides nothing without --owner" in capsys.readouterr().err

@@ -86,3 +86,8 @@ def test_home_without_policies_says_so(home: Path, capsys: pytest.CaptureFixture
 
     assert main(["policies", "list", "--home", str(home)]) == 0
     assert capsys.readouterr().out == "no policy in config/policies\n"
+
+
+def test_who_lists_policies_learns_that_no_server_was_asked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policies", "list", "--home", str(home)]) == 0
+    assert "no running server was asked, which keeps the last good version" in capsys.readouterr().err

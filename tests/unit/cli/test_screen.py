@@ -5,6 +5,7 @@ import pytest
 from tests.support.glass import Glass
 from torpor.cli.screen import OUTCOMES, Screen
 from torpor.records.events import (
+    ContextReplacedEvent,
     MessageReceivedEvent,
     ReplyFinishedEvent,
     ToolFinishedEvent,
@@ -17,7 +18,7 @@ from torpor.records.events import (
     TurnStartedEvent,
 )
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Effect, Outcome
+from torpor.records.journal import Effect, FoldReason, Outcome
 
 
 class Shown:
@@ -132,6 +133,13 @@ def test_failed_turn_tells_why(shown: Shown) -> None:
     assert shown.text == (
         "(failed, model_unavailable: no route)\n(`torpor doctor` tells whether the host can be reached)\n"
     )
+
+
+@pytest.mark.parametrize("reason", list(FoldReason))
+def test_a_fold_says_what_the_model_reads_from_here_on(shown: Shown, reason: FoldReason) -> None:
+    shown.screen.event(ContextReplacedEvent(event=4, at_us=0, turn=9, reason=reason, generation=1, turns=(1, 6)))
+
+    assert shown.text.startswith("(from here on the model reads ")
 
 
 def test_reply_that_was_cut_at_the_output_limit_says_so(shown: Shown) -> None:
