@@ -33,6 +33,10 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]*)\]")
 _PLACE: Final = " - at `"
 _NO_CHOICE: Final = re.compile(r"Invalid (?:enum )?value ")
 
+_PATTERN: Final = re.compile(r"Expected `str` matching regex '(.+)'")
+_CHARACTERS: Final = re.compile(r"\^\[([^\]]+)\]\{(\d+),(\d+)\}(?:\\Z|\$)")
+_KIND: Final = re.compile(r"\\w|[a-zA-Z0-9]-[a-zA-Z0-9]|.")
+
 _FORMS: Final = {
     "RFC3339 encoded date": "the like of '2026-11-30'",
     "RFC3339 encoded time": "the like of '09:30:00' or '09:30:00+01:00'",
@@ -136,14 +140,27 @@ def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
 
 
 def with_choices(exc: msgspec.ValidationError, type_: Any) -> str:
-    """What msgspec says, and what it does not: which values and keys there are, how a date is written."""
+    """What msgspec says, and what it does not: which values and keys there are, how a date is written, and what of a
+    regular expression is plain to say."""
     said, place, path = str(exc).partition(_PLACE)
+    if (pattern := _PATTERN.fullmatch(said)) and (spelt := _spelt(pattern[1].replace("\\\\", "\\"))):
+        return f"Expected {spelt}{place}{path}"
     choices = _choices(exc, type_)
     if said.startswith("Object contains unknown field"):
         choices = _known(path.rstrip("`").removeprefix("$"), type_)
     else:
         choices = choices or next((form for name, form in _FORMS.items() if said == f"Invalid {name}"), "")
     return f"{said}, expected {choices}{place}{path}" if choices else str(exc)
+
+
+def _spelt(pattern: str) -> str:
+    """In words, how many of which characters match; empty for a pattern that says more."""
+    parts = _CHARACTERS.fullmatch(pattern)
+    if parts is None:
+        return ""
+    kinds = {r"\w": "letters, digits, '_'"}
+    named = [kinds.get(kind) or (kind if len(kind) > 1 else repr(kind)) for kind in _KIND.findall(parts[1])]
+    return f"{parts[2]} to {parts[3]} characters among {', '.join(named)}"
 
 
 def _choices(exc: msgspec.ValidationError, type_: Any) -> str:

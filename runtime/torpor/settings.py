@@ -166,8 +166,9 @@ class _Reader:
             values = self._typed(Profile, table, where=SETTINGS_FILE, prefix=f"{where}.")
             profile = msgspec.structs.replace(profiles.get(name, Profile()), **values)
             if profile.budget_tokens and profile.granted_tokens > profile.budget_tokens:
-                expected = f"allotments of at most {profile.budget_tokens} tokens together"
-                self._report(SETTINGS_FILE, where, found=f"{profile.granted_tokens} tokens", expected=expected)
+                found = Words(f"{profile.granted_tokens:,} tokens in its allotments together")
+                expected = f"at most its budget_tokens of {profile.budget_tokens:,}"
+                self._report(SETTINGS_FILE, where, found=found, expected=expected)
             profiles[name] = profile
         return profiles
 

@@ -123,3 +123,19 @@ def test_pipe_in_place_of_toml_is_told_and_not_waited_for(tmp_path: Path) -> Non
 
     with pytest.raises(ConfigError, match="not an ordinary file"):
         read_toml(tmp_path / "a.toml", where="a.toml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r"^[a-z0-9_-]{1,32}\Z", "Expected 1 to 32 characters among a-z, 0-9, '_', '-' - at `$.name`"),
+        (r"^[\w./]{1,8}$", "Expected 1 to 8 characters among letters, digits, '_', '.', '/' - at `$.name`"),
+        (r"^a|b$", "Expected `str` matching regex '^a|b$' - at `$.name`"),
+    ],
+)
+def test_a_pattern_is_told_in_words_where_it_has_any(pattern: str, said: str) -> None:
+    named = msgspec.defstruct("Named", [("name", Annotated[str, msgspec.Meta(pattern=pattern)])])
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert({"name": "?"}, named)
+
+    assert with_choices(refused.value, named) == said

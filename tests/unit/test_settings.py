@@ -110,6 +110,10 @@ def test_variable_wins_over_the_file_and_takes_the_type_of_its_field(home: Path)
         ("actor = 3\n", "actor is 3, expected a table [actor]"),
         ("[store]\nsynchronous = 'off'\n", "store.synchronous is 'off', expected one of 'full', 'normal'"),
         ("[tools]\nworker_threads = 0\n", "tools.worker_threads is 0, expected int >= 1"),
+        (
+            "[profiles.small]\nbudget_tokens = 2000\nfixed_tokens = 1200\npolicies_tokens = 1000\n",
+            "profiles.small is 2,200 tokens in its allotments together, expected at most its budget_tokens of 2,000",
+        ),
         ("[actor\n", "content is not TOML (Expected ']' at the end of a table declaration"),
     ],
 )

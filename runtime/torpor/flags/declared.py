@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from torpor.flags.contract import Decision, FlagContext
-from torpor.misfits import parse_toml
+from torpor.misfits import parse_toml, with_choices
 
 KINDS: Final = ("tool", "skill", "subagent")
 """Before the dot of a key; behind it stands the name of what is gated."""
@@ -147,7 +147,7 @@ def _flag(text: str, key: str, value: Any) -> Flag | FlagProblem:
     try:
         return msgspec.convert(value, Flag)
     except msgspec.ValidationError as exc:
-        fault, _, path = str(exc).partition(" - at `$")
+        fault, _, path = with_choices(exc, Flag).partition(" - at `$")
         inner = path.rstrip("`")
         rule = re.match(r"\.rules\[(\d+)\]", inner)
         line = _line_of(text, key, rule=int(rule[1]) if rule else None)

@@ -124,7 +124,8 @@ class Flags:
                 await answers.aclose()
 
     async def refresh(self) -> None:
-        """Read the file again; a broken one changes nothing and is logged as ``flags.broken``.
+        """Read the file again; a broken one changes nothing and is logged as ``flags.broken``; so is
+        ``flags.mended`` when the file says again what counted meanwhile.
 
         Nor does one that is gone, logged as ``flags.missing``: what somebody switched off must not come on because a
         file was moved. A file without flags, but with a comment, declares none.
@@ -137,7 +138,7 @@ class Flags:
                     _log.error("flags.broken", file=FLAGS_FILE, line=problem.line, why=str(problem))
             self._problems = exc.problems
             return
-        self._problems = ()
+        was_broken, self._problems = bool(self._problems), ()
         if there is None and self._declarations:
             if not self._is_missing:
                 _log.error("flags.missing", file=FLAGS_FILE, kept=len(self._declarations))
@@ -146,6 +147,8 @@ class Flags:
         self._is_missing = False
         old, declarations = self._declarations, there or {}
         if declarations == old:
+            if was_broken:
+                _log.info("flags.mended", file=FLAGS_FILE, declared=len(declarations))
             return
         self._declarations = declarations
         if self._answers is not None:

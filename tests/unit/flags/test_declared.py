@@ -125,7 +125,8 @@ def test_flags_are_sorted_by_key() -> None:
           'subagent.<name>, memory or live_context; quote the key, as in [flags."tool.name"]')]),
         ("[flag.memory]\ndefault = true", [(1, 'flag is unknown, expected tables [flags."<key>"]')]),
         ("flags = 3", [(1, 'flags is unknown, expected tables [flags."<key>"]')]),
-        ("[flags.memory]\ndefault = true\nx = 3", [(1, 'flags."memory" is unusable: object contains unknown field x')]),
+        ("[flags.memory]\ndefault = true\nx = 3", [(1, 'flags."memory" is unusable: object contains unknown field x, '
+          "expected one of default, description, rules")]),
     ],
 )  # fmt: skip
 def test_fault_is_told_with_its_line(text: str, expected: list[tuple[int, str]]) -> None:
@@ -140,7 +141,10 @@ def test_fault_is_told_with_its_line(text: str, expected: list[tuple[int, str]])
         ('percentage = "half"', "percentage is unusable: expected float | null, got str"),
         ("tenant = []", "tenant is unusable: expected array of length >= 1"),
         ('owner = ""', "owner is unusable: expected str of length >= 1"),
-        ('who = "ada"', " is unusable: object contains unknown field who"),
+        (
+            'who = "ada"',
+            " is unusable: object contains unknown field who, expected one of agent, owner, percentage, tenant, value",
+        ),
     ],
 )
 def test_fault_of_a_rule_is_told_with_the_line_of_that_rule(fault: str, told: str) -> None:

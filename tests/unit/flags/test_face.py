@@ -181,6 +181,17 @@ async def test_what_is_wrong_with_an_edit_is_logged_once(home: Path) -> None:
     assert [entry["event"] for entry in logged] == ["flags.broken", "flags.changed", "flags.broken"]
 
 
+async def test_a_file_that_says_again_what_it_said_before_it_broke_is_logged_as_mended(home: Path) -> None:
+    declare(home, NORTH_OFF)
+    flags = flags_of(home)
+    with capture_logs() as logged:
+        for text in (NORTH_OFF + "value =", NORTH_OFF, NORTH_OFF):
+            declare(home, text)
+            await flags.refresh()
+
+    assert [entry["event"] for entry in logged] == ["flags.broken", "flags.mended"]
+
+
 async def test_only_the_flags_that_changed_are_logged(home: Path) -> None:
     other = "[flags.memory]\ndefault = true\n"
     declare(home, NORTH_OFF + other)
