@@ -1,7 +1,10 @@
 """The command line as a person uses it, against a real server in a home that ``torpor init`` made."""
 
+import json
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,8 +109,9 @@ def test_failed_turn_has_its_own_exit_code(server: ServerProcess, torpor: Comman
     assert done.stdout.startswith("I was about to answer")
     assert done.stderr.startswith("torpor: turn 1 failed, model_unavailable: the rehearsal failed")
     assert "doctor` tells whether the host can be reached" in done.stderr
-    assert "--resume continue --conversation fails has the reply go on" in done.stderr
-    (facts,) = torpor.facts("send", "--resume", "continue", "--conversation", "fails")
+    command, told = done.stderr.splitlines()[2].removeprefix("torpor: `").split("` ")
+    assert (told, command.endswith(" --resume continue")) == ("has the reply go on where it was cut", True)
+    (facts,) = map(json.loads, torpor.shell(f"{command} --json").splitlines())
     assert facts["outcome"] == "finished"
     assert "needs --conversation" in torpor.run("send", "--resume", "retry", code=2).stderr
 
@@ -216,6 +220,19 @@ def test_home_without_a_server_is_told_how_to_start_one(tmp_path: Path) -> None:
 
     assert complaint.startswith(f"torpor: no server has run in {tmp_path}, start one with `")
     assert complaint.endswith(" serve`, or name it with --url and --token")
+
+
+def test_server_of_another_home_that_took_the_port_is_told_as_such(server: ServerProcess, tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / ".torpor").mkdir()
+    left = {"url": server.ready["url"], "token": "of.another.secret", "pid": ended.pid}
+    (tmp_path / ".torpor" / "server.json").write_text(json.dumps(left))
+
+    complaint = Command(tmp_path).complaint("ps")
+
+    assert complaint.startswith(f"torpor: the server at {server.ready['url']} is another home's, that of {tmp_path} ")
+    assert complaint.endswith(" serve --port 0` starts it on a free port")
 
 
 def test_token_found_in_a_home_is_given_to_its_own_server_alone(server: ServerProcess, torpor: Command) -> None:
@@ -348,7 +365,7 @@ def test_send_gives_a_server_up_that_stays_away_and_says_what_became_of_the_mess
 def test_message_that_nobody_acknowledged_can_be_sent_again_and_stays_one(torpor: Command, tmp_path: Path) -> None:
     with torpor.serving("--data", str(tmp_path / "data")) as server:
         told = torpor.complaint("send", "Hello", "--conversation", "c1", "--timeout", "0.0001", *server.where)
-        message_id = told.partition("--message-id ")[2].partition(",")[0]
+        message_id = told.partition("--message-id ")[2].partition(" ")[0]
         again = ("send", "Hello", "--conversation", "c1", "--message-id", message_id, *server.where)
         replies = [torpor.facts(*again)[0] for _ in range(2)]
 

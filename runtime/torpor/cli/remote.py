@@ -21,6 +21,7 @@ from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
 from torpor.cli.paths import is_whole, resolved, resolved_job
 from torpor.client.torpor_client import TorporClient
+from torpor.errors import Unauthenticated
 from torpor.local_files import read_server_address
 from torpor.operations.logs import LogOptions, configure_logs
 from torpor.records.journal import JournalRecord
@@ -80,7 +81,37 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         except (OSError, TimeoutError) as exc:
             remedy = f"is it running? `{program()} serve{where(self.home)}` starts it"
             raise click.ClickException(f"cannot reach {url}, {remedy}") from exc
+        if self._is_left_by_another(url, token):
+            await self._refuse_another(url, token)
         return url, token
+
+    def _is_left_by_another(self, url: str, token: str) -> bool:
+        """Whether both are what a server of this home left that has ended, as far as this machine can tell."""
+        if self.url and self.token:
+            return False
+        left = read_server_address(data_folder(self.home, None))
+        return left is not None and (left.url, left.token) == (url, token) and not _runs(left.pid)
+
+    async def _refuse_another(self, url: str, token: str) -> None:
+        """Raises: click.ClickException: whoever listens there now does not know the token that ours has left."""
+        try:
+            async with TorporClient(url, token) as client:
+                with anyio.move_on_after(REACH_DEADLINE_S):
+                    await client.connected()
+        except Unauthenticated as exc:
+            ended = f"the server at {url} is another home's, that of {self.home.resolve()} has ended"
+            remedy = f"`{program()} serve{where(self.home)} --port 0` starts it on a free port"
+            raise click.ClickException(f"{ended}; {remedy}") from exc
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _host_and_port(url: str) -> tuple[str, int] | None:
