@@ -74,7 +74,7 @@ class SkillBook:
             changes = _changes(self.current, catalogue, before=before, after=shelf)
             self._shelf = shelf
             self.current = catalogue
-        _tell(changes)
+        _tell(changes, catalogue)
         return changes
 
     async def watching(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -116,7 +116,7 @@ def _broken(before: Shelf, after: Shelf) -> tuple[str, ...]:
     return tuple(sorted("/".join(parts) for _, parts in places))
 
 
-def _tell(changes: Changes) -> None:
+def _tell(changes: Changes, catalogue: Catalogue) -> None:
     for name in changes.added:
         _log.info("skill.added", skill=name)
     for name in changes.changed:
@@ -124,4 +124,14 @@ def _tell(changes: Changes) -> None:
     for name in changes.removed:
         _log.info("skill.removed", skill=name)
     for place in changes.broken:
-        _log.warning("skill.broken", place=place)
+        _log.warning("skill.broken", place=place, **_reason(catalogue, place))
+
+
+def _reason(catalogue: Catalogue, place: str) -> dict[str, str | int]:
+    """File, line and words of the first error that is told of the folder ``place``; nothing where none is."""
+    for problem in catalogue.problems:
+        _, _, file = problem.place.partition("/")
+        if problem.diagnostic.severity == "error" and f"{file}/".startswith(f"{place}/"):
+            found = problem.diagnostic
+            return {"file": problem.place, "line": found.line, "code": found.code, "why": found.message}
+    return {}

@@ -92,7 +92,10 @@ async def test_broken_edit_keeps_the_last_good_version_until_it_is_mended(root: 
         changes = await skill_book.refresh()
 
     assert changes == Changes(broken=("a",))
-    assert [log["event"] for log in logs] == ["skill.broken"]
+    assert [(log["event"], log["place"], log["file"], log["code"]) for log in logs] == [
+        ("skill.broken", "a", "skills/a/SKILL.md", code)
+    ]
+    assert logs[0]["why"]
     assert skill_book.current.get("a") == good
     assert body(skill_book, "a") == "first"
     (problem,) = skill_book.current.problems
@@ -244,3 +247,33 @@ async def test_book_that_is_not_watched_returns_at_once(root: Path) -> None:
     skill_book = book(root, options=msgspec.structs.replace(OPTIONS, watch="off"))
     with anyio.fail_after(5):
         await skill_book.watching()
+
+
+@pytest.mark.parametrize("slip", ["] oops\n", 'metadata:\n  a: "x\n', "x:\n  - &y z\n  - *y\n"])
+async def test_slip_in_the_front_matter_lifts_no_restriction(root: Path, slip: str) -> None:
+    put(root, "a", text("a", extra="allowed-tools: look\n"))
+    put(root, "b", text("b", extra="allowed-tools: look\n"))
+    skill_book = book(root)
+
+    put(root, "a", text("a", extra=f"{slip}allowed-tools: look\n"))
+    put(root, "b", text("b", extra=slip))
+    changes = await skill_book.refresh()
+
+    assert changes == Changes(broken=("a", "b"))
+    assert [skill.allowed_tools for skill in skill_book.current.skills] == [("look",), ("look",)]
+    assert [problem.is_kept for problem in skill_book.current.problems] == [True, True]
+
+
+async def test_skill_of_which_little_can_be_read_is_taken_at_the_start_and_kept_current(root: Path) -> None:
+    put(root, "a", text("a", extra="] oops\n"))
+    skill_book = book(root)
+    put(root, "a", text("a", extra="] oops\n", body="second"))
+    await skill_book.refresh()
+
+    assert body(skill_book, "a") == "second"
+
+
+async def test_skill_whose_restriction_cannot_be_read_is_not_there_from_the_start(root: Path) -> None:
+    put(root, "a", text("a", extra="] oops\nallowed-tools: look\n"))
+
+    assert keys(book(root).current) == ["b"]
