@@ -40,7 +40,7 @@ _SKILL: Final = rf"{_spread('Skill')}[^,\[\]]{{1,100}}+,{_BLANKS}{_spread('versi
 _BRACKETED: Final = re.compile(rf"\[(?={_BLANKS}(?:{_SUMMARY}|{_SKILL}))", re.IGNORECASE)
 
 _TOLD: Final = re.compile(
-    rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9-]+, version "
+    rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9:-]+, version "
 )
 
 

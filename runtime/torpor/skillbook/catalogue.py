@@ -48,6 +48,7 @@ class Catalogue:
         self._options = options
         self._by_address, collisions = _addresses(shelf.editions)
         self._by_version = {_version(edition.skill): edition for edition in reversed(self._by_address.values())}
+        self._address_of = {_version(found.skill): name for name, found in reversed(self._by_address.items())}
         plain = {key: edition for key, edition in self._by_address.items() if SCOPE_MARK not in key}
         self.skills: Final[tuple[Skill, ...]] = tuple(edition.skill for _, edition in sorted(plain.items()))
         """Sorted by key; each key once."""
@@ -71,6 +72,10 @@ class Catalogue:
                 winner = self._by_address.get(slug(name))
                 edition = winner if winner is not None and winner.root.scope == slug(scope) else None
         return edition.skill if edition is not None else None
+
+    def address(self, skill: Skill) -> str:
+        """What ``skill`` answers to; its key where it is not here."""
+        return self._address_of.get(_version(skill), skill.key)
 
     def addresses(self) -> Mapping[str, Skill]:
         """Every skill by the name it answers to, shadowed ones included."""

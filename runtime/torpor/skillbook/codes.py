@@ -25,7 +25,13 @@ CODES: Final[dict[str, Code]] = {
     "no_front_matter": Code("error", "error", "the file does not begin with a line `---`"),
     "unclosed": Code("error", "error", "the front matter has no closing `---`"),
     "invalid": Code("error", "error", "the front matter cannot be read as YAML, nor line by line"),
+    "restriction_lost": Code(
+        "error", "error", "YAML that cannot be read, and in it `allowed-tools`, `disable-model-invocation` or the like"
+    ),
     "description_missing": Code("error", "error", "`description` is missing or says nothing"),
+    "placeholder": Code(
+        "error", "error", "`description` is what `torpor skills new` writes until somebody says better"
+    ),
     "over_capacity": Code("error", "error", "`skills.bodies_cap_bytes` is used up by the skills before it"),
     "scan_bounds": Code("error", "error", "there are more folders, or deeper ones, than are looked into"),
     "misplaced": Code("error", "error", "a SKILL.md lies beside the skill folders instead of in one"),
@@ -44,7 +50,7 @@ CODES: Final[dict[str, Code]] = {
     "name_long": Code("warning", "error", "`name` has more than 64 characters"),
     "description_long": Code("warning", "error", "`description` has more than 1,024 characters, the index has fewer"),
     "not_text": Code("warning", "error", "a list or map where text belongs"),
-    "not_true_or_false": Code("warning", "error", "neither `true` nor `false`, the default is taken"),
+    "not_true_or_false": Code("warning", "error", "neither `true` nor `false`, what allows less is taken"),
     "compatibility_length": Code("warning", "error", "`compatibility` is empty or has more than 500 characters"),
     "metadata_not_text": Code("warning", "error", "`metadata` is no map of texts, its values are kept as JSON"),
     "tools_not_text": Code("warning", "error", "`allowed-tools` is a list, the specification wants one text"),

@@ -11,7 +11,13 @@ from torpor.skillbook.decoding import Finding
 
 # A pattern such as Bash(git add:*) is one tool.
 _TOOL: Final = re.compile(r"(?:[^\s,()]|\((?:[^()]|\([^()]*+\))*+\)|[()])+")
-_TRUTHS: Final = {"true": True, "false": False}
+_TRUTHS: Final = {
+    **dict.fromkeys(("true", "yes", "on", "y", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "n", "0"), False),
+}
+"""Also the words of older YAML, which authors mean as these."""
+NO_TOOLS: Final = "[]"
+"""Stands as the only tool where a skill allows none, which is not to say nothing of tools; no tool has this name."""
 
 
 class Fields:
@@ -37,23 +43,28 @@ class Fields:
         self.find("not_text", f"has a {_kind(value)} in `{key}`, expected text", key=key)
         return ", ".join(map(_as_text, value)) if isinstance(value, list) else _as_text(value)
 
-    def flag(self, key: str, *, default: bool) -> bool:
-        """``true`` or ``false`` in any case."""
+    def flag(self, key: str, *, default: bool, safe: bool) -> bool:
+        """``true`` or ``false``, or a word for it, in any case. Args: safe: what counts where it is something else."""
         value = self.values.get(key)
         if value is None:
             return default
         found = _TRUTHS.get(value.strip().lower()) if isinstance(value, str) else None
         if found is None:
             self.find("not_true_or_false", f"has {_as_text(value)!r} in `{key}`, expected true or false", key=key)
-            return default
+            return safe
         return found
 
     def tools(self, key: str) -> tuple[str, ...]:
-        """Names of tools, separated by blanks or commas outside parentheses; a list is as good."""
-        value = self.values.get(key, "")
+        """Names of tools, separated by blanks or commas outside parentheses; a list is as good.
+
+        ``NO_TOOLS`` where the key is there and names none.
+        """
+        if key not in self.values:
+            return ()
+        value = self.values[key]
         if not isinstance(value, str):
             self.find("tools_not_text", f"has a {_kind(value)} in `{key}`, expected names separated by blanks", key=key)
-        return tuple(dict.fromkeys(_names(value)))
+        return tuple(dict.fromkeys(name for name in _names(value) if name)) or (NO_TOOLS,)
 
     def texts(self, key: str) -> dict[str, str]:
         """A map of text."""

@@ -1,7 +1,8 @@
 """The front matter of a Markdown file and the text below it, read as far as it can be. PURE.
 
 A fence is a whole line; ``---`` inside a value or a text is none. What is no YAML goes down a ladder: tabs as spaces,
-values in quotes, name and description line by line, nothing. Each step it takes is a finding.
+values in quotes, name and description line by line, nothing. Each step it takes is a finding. What restricts a skill is
+never lost on the way: where only name and description could be read and there is more of that kind, nothing is read.
 """
 
 import re
@@ -15,6 +16,10 @@ SHOWN_CHARS_MAX: Final = 80
 """Of a key or name in a message."""
 REPEATED_TOLD_MAX: Final = 20
 
+_RESTRICTION: Final = re.compile(
+    r"allowed[-_ ]?tools|disable[-_ ]?model[-_ ]?invocation|user[-_ ]?invocable", re.IGNORECASE
+)
+"""What says who may use a skill, and what may be done with it: never dropped with the rest of what cannot be read."""
 _OPENING: Final = re.compile(r"---[ \t]*")
 _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 
@@ -101,6 +106,10 @@ def _mended(inside: str, first: YamlFault, *, above: int, findings: list[Finding
         return mapping
     reason = f"is not YAML ({first.reason})"
     line = first.line + above
+    if restriction := _RESTRICTION.search(inside):
+        message = f"{reason}, and what it says of `{restriction[0]}` would be lost"
+        findings.append(Finding("restriction_lost", message, line))
+        return None
     if values := scanned(spaced):
         message = f"{reason}, only name and description could be read"
         findings.append(Finding("line_scan", message, line))

@@ -147,8 +147,10 @@ class _Loading:
                 scope=root.scope,
                 file_cap_bytes=self._options.file_cap_bytes,
             )
-            if parsed.skill is None:
-                self._report(root, place, parsed.diagnostics, file_name=found.file_name, is_kept=before is not None)
+            if parsed.skill is None or (before is not None and _is_worse(parsed.diagnostics, before)):
+                self._report(
+                    root, place, _grave(parsed.diagnostics), file_name=found.file_name, is_kept=before is not None
+                )
                 self._keep(place, before, sign=digest)
                 return
             edition = Edition(
@@ -196,6 +198,19 @@ class _Loading:
         for diagnostic in diagnostics:
             is_kept_here = is_kept and diagnostic.severity == "error"
             self._problems.append((place, Problem(place=text, diagnostic=diagnostic, is_kept=is_kept_here)))
+
+
+def _is_worse(diagnostics: Sequence[Diagnostic], before: Edition) -> bool:
+    """Whether only name and description could be read, where all of the version before could be."""
+    codes, known = ({each.code for each in of} for of in (diagnostics, before.warnings))
+    return "line_scan" in codes - known
+
+
+def _grave(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """With what keeps a file from being loaded as an error."""
+    return [
+        msgspec.structs.replace(each, severity="error") if each.code == "line_scan" else each for each in diagnostics
+    ]
 
 
 def _with_resources(edition: Edition, found: FoundSkill) -> Edition:

@@ -30,6 +30,8 @@ EXTRA_BYTES_MAX: Final = 8_192
 UNKNOWN_TOLD_MAX: Final = 20
 DISPLAY_CHARS_MAX: Final = 128
 
+PLACEHOLDER: Final = "Say what this does and when to use it, with the words that people will use when they need it."
+"""The description of a skill that was begun and not written yet."""
 SPEC_KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 FLAG_KEYS: Final = ("disable-model-invocation", "user-invocable")
 """Not in the specification, widely used, and honoured."""
@@ -66,7 +68,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     """Of the folder of skills it came from."""
     allowed_tools: tuple[str, ...] = ()
-    """As written; empty when the skill says nothing of tools."""
+    """As written; empty when the skill says nothing of tools, ``NO_TOOLS`` when it allows none."""
     model_invocable: bool = True
     """Whether a model may load it of its own accord."""
     user_invocable: bool = True
@@ -145,8 +147,8 @@ def _skill(fields: Fields, *, body: str, directory_name: str) -> Skill | None:
         description=description,
         digest="",
         allowed_tools=fields.tools("allowed-tools"),
-        model_invocable=not fields.flag("disable-model-invocation", default=False),
-        user_invocable=fields.flag("user-invocable", default=True),
+        model_invocable=not fields.flag("disable-model-invocation", default=False, safe=True),
+        user_invocable=fields.flag("user-invocable", default=True, safe=False),
         license=fields.text("license"),
         compatibility=_compatibility(fields),
         metadata=fields.texts("metadata"),
@@ -181,6 +183,10 @@ def _description(fields: Fields) -> str:
     if not description:
         message = "has no `description`, expected a sentence that says what it does and when to use it"
         fields.find("description_missing", message, key="description")
+        return ""
+    if description == PLACEHOLDER:
+        message = "has the `description` of a template, expected what this skill does and when to use it"
+        fields.find("placeholder", message, key="description")
         return ""
     if _INVISIBLE.search(written.translate(dict.fromkeys(map(ord, f"\n\t{_VARIATION}")))):
         fields.find("invisible_characters", "has invisible characters in `description`, left out", key="description")

@@ -259,7 +259,7 @@ class Interpreter:
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
             decided = await self._opening.decided(agent)
-            skills = agent.offer(decided, self._surroundings.skills.current, has_earlier=True).skills.keys()
+            skills = agent.offer(decided, self._surroundings.skills.current, has_earlier=True).addresses()
             record = await replacement(
                 self._journal.state,
                 step,

@@ -47,6 +47,17 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     catalogue: Catalogue
     """The texts of the skills."""
 
+    def named(self, name: str) -> Skill | None:
+        """The skill that answers to ``name`` and may be loaded; one that only shares its key with a skill that is listed
+        is judged itself."""
+        skill = self.catalogue.get(name)
+        return skill if skill is not None and skill.model_invocable and skill.key in self.skills else None
+
+    def addresses(self) -> frozenset[str]:
+        """What the skills answer to that may be loaded."""
+        shadowed = (each for each in self.catalogue.shadowed if each.skill.model_invocable)
+        return frozenset(self.skills) | {each.address for each in shadowed if each.skill.key in self.skills}
+
 
 class Offers:
     """Makes and keeps the offers of one agent."""

@@ -31,6 +31,7 @@ class TurnSkills:
         """Args: offer: as it is now, so that a skill that was switched off or removed since is not to be had."""
         self._turn = turn
         self._offered = offer.skills
+        self._named = offer.named
         self._catalogue = offer.catalogue
         self._loaded = {skill.key: skill.digest for skill in loaded}
         self._new: dict[CallId, SkillLoaded] = {}
@@ -47,14 +48,16 @@ class TurnSkills:
         """See the contract. A version that the conversation has is not given again; another one is."""
         skill = self.named(name)
         loaded = self._catalogue.body(skill)
-        if self._loaded.get(skill.key) == loaded.digest:
-            return f"Skill {skill.key} is already loaded in this conversation; its instructions stand further up."
-        self._loaded[skill.key] = loaded.digest
-        text = f"Skill {skill.key}, version {loaded.digest[:_VERSION_CHARS]}:\n\n{loaded.text}"
+        # Two skills of one key are two: the second must not take the place of the first, nor of what that one forbids.
+        address = self._catalogue.address(skill)
+        if self._loaded.get(address) == loaded.digest:
+            return f"Skill {address} is already loaded in this conversation; its instructions stand further up."
+        self._loaded[address] = loaded.digest
+        text = f"Skill {address}, version {loaded.digest[:_VERSION_CHARS]}:\n\n{loaded.text}"
         self._new[call_id] = SkillLoaded(
             turn=self._turn,
             call_id=call_id,
-            skill=skill.key,
+            skill=address,
             digest=loaded.digest,
             allowed_tools=skill.allowed_tools,
             tokens=tokens_of_bytes(len(text.encode())),
@@ -76,8 +79,8 @@ class TurnSkills:
 
     def named(self, name: str) -> Skill:
         """The skill of that name. Raises: ToolFailed: it is not offered, or not any more."""
-        skill = self._catalogue.get(name)
-        if skill is None or skill.key not in self._offered:
+        skill = self._named(name)
+        if skill is None:
             near = (
                 difflib.get_close_matches(name, self._offered, n=NEAR_MAX, cutoff=0.3)
                 or sorted(self._offered)[:NEAR_MAX]

@@ -32,7 +32,13 @@ def test_text_is_read(value: Any, text: str, found: list[tuple[str, int]]) -> No
 
 def test_key_that_is_not_there_is_empty_and_nothing_to_tell_of() -> None:
     read = Fields({}, lines={})
-    assert (read.has("x"), read.text("x"), read.flag("x", default=True), read.tools("x"), read.texts("x")) == (
+    assert (
+        read.has("x"),
+        read.text("x"),
+        read.flag("x", default=True, safe=False),
+        read.tools("x"),
+        read.texts("x"),
+    ) == (
         False,
         "",
         True,
@@ -48,15 +54,18 @@ def test_key_that_is_not_there_is_empty_and_nothing_to_tell_of() -> None:
         ("true", True, []),
         ("False", False, []),
         (" TRUE ", True, []),
-        ("yes", None, [("not_true_or_false", 3)]),
+        ("yes", True, []),
+        ("Off", False, []),
+        ("0", False, []),
+        ("maybe", None, [("not_true_or_false", 3)]),
         ("", None, [("not_true_or_false", 3)]),
         (["true"], None, [("not_true_or_false", 3)]),
     ],
 )
-@pytest.mark.parametrize("default", [True, False])
-def test_flag_is_read(value: Any, flag: bool | None, found: list[tuple[str, int]], *, default: bool) -> None:
+@pytest.mark.parametrize("safe", [True, False])
+def test_flag_is_read(value: Any, flag: bool | None, found: list[tuple[str, int]], *, safe: bool) -> None:
     read = fields(value)
-    assert read.flag("x", default=default) is (default if flag is None else flag)
+    assert read.flag("x", default=not safe, safe=safe) is (safe if flag is None else flag)
     assert codes(read) == found
 
 
@@ -70,7 +79,9 @@ def test_flag_is_read(value: Any, flag: bool | None, found: list[tuple[str, int]
         ("Bash(open Read)) Write", ("Bash(open Read))", "Write"), []),
         ("Bash(open Read", ("Bash(open", "Read"), []),
         ("Read Read", ("Read",), []),
-        ("", (), []),
+        ("", ("[]",), []),
+        ([], ("[]",), [("tools_not_text", 3)]),
+        ([""], ("[]",), [("tools_not_text", 3)]),
         (["Read", " Bash(a b) "], ("Read", "Bash(a b)"), [("tools_not_text", 3)]),
         ([{"Bash(git": "x)"}], ('{"Bash(git":"x)"}',), [("tools_not_text", 3)]),
         ({"Read": "yes"}, ("Read",), [("tools_not_text", 3)]),

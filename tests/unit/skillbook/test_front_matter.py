@@ -95,6 +95,16 @@ def test_description_as_a_list_below_its_key_stays_a_list() -> None:
     assert read("---\ndescription:\n  - a\n---\n").values == {"description": ["a"]}
 
 
+@pytest.mark.parametrize(
+    "slip", ["] oops", 'metadata:\n  a: "x', "metadata: {a: *x}\nb:\n  c: d: e", "x:\n  - &y z\n  - *y"]
+)
+@pytest.mark.parametrize("key", ["allowed-tools: look", "disable-model-invocation: true", "'user-invocable': no"])
+def test_what_restricts_a_skill_is_not_lost_with_what_cannot_be_read(slip: str, key: str) -> None:
+    front = read(f"---\nname: a\ndescription: b\n{slip}\n{key}\n---\n")
+    assert front.values is None
+    assert [code for code, _ in codes(front)] == ["restriction_lost"]
+
+
 def test_aliases_are_taken_line_by_line() -> None:
     front = read("---\nname: a\ndescription: b\nx:\n  - &y z\n  - *y\n---\n")
     assert front.values == {"name": "a", "description": "b"}

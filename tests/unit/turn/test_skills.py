@@ -1,7 +1,10 @@
 """The skills of a turn are those that are offered now; a text that the conversation has is not given again."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.integration.skillbook.shelves import load, put, text
 from tests.support.doubles import FakeToolbox, Ledger, PlayedModel, reads
 from tests.support.skills import catalogue_of
 from torpor.conversation.state import LoadedSkill
@@ -33,12 +36,12 @@ def known(catalogue: Catalogue, key: str) -> LoadedSkill:
 
 def test_a_text_comes_with_its_version_and_a_record_for_its_call() -> None:
     skills = skills_of(catalogue_of(refunds="Ask first."))
-    text = skills.of_call(A).load("refunds")
+    told = skills.of_call(A).load("refunds")
     record = skills.loaded_by(A)
     assert record is not None
-    assert text == f"Skill refunds, version {record.digest[:12]}:\n\nAsk first."
+    assert told == f"Skill refunds, version {record.digest[:12]}:\n\nAsk first."
     assert (record.turn, record.call_id, record.skill) == (3, A, "refunds")
-    assert record.tokens == -(-len(text) // 4)
+    assert record.tokens == -(-len(told) // 4)
     assert skills.loaded_by(B) is None
 
 
@@ -100,3 +103,33 @@ def test_a_search_finds_what_is_offered_and_nothing_else() -> None:
     skills = skills_of(catalogue_of("refunds", "visits", "manners"), "visits")
     assert skills.of_call(A).search("visits and refunds", limit=5) == "refunds: About refunds."
     assert skills.of_call(A).search("visits", limit=5) == "no skill fits 'visits'"
+
+
+def test_a_skill_that_shares_its_key_is_judged_itself(tmp_path: Path) -> None:
+    put(tmp_path / "home", "refunds", text("refunds", extra="allowed-tools: look\n"))
+    put(tmp_path / "home", "zz", text("refunds", extra="disable-model-invocation: true\n"))
+    put(tmp_path / "home", "zzz", text("refunds"))
+    skills = skills_of(load(tmp_path / "home"))
+
+    with pytest.raises(ToolFailed, match="perhaps refunds"):
+        skills.of_call(A).load("home:zz")
+    skills.of_call(A).load("refunds")
+    skills.of_call(B).load("home:zzz")
+
+    first, second = skills.loaded_by(A), skills.loaded_by(B)
+    assert first is not None
+    assert second is not None
+    assert (first.skill, first.allowed_tools) == ("refunds", ("look",))
+    assert second.skill == "home:zzz"
+
+
+@pytest.mark.parametrize("name", ["home:zz", "Home:ZZ"])
+def test_a_skill_that_shares_its_key_is_as_good_as_off_where_that_key_is(tmp_path: Path, name: str) -> None:
+    put(tmp_path / "home", "refunds", text("refunds"))
+    put(tmp_path / "home", "zz", text("refunds"))
+    put(tmp_path / "home", "visits")
+    catalogue = load(tmp_path / "home")
+
+    for skills in (skills_of(catalogue, "refunds"), skills_of(catalogue, allowed=("visits",))):
+        with pytest.raises(ToolFailed, match="perhaps visits"):
+            skills.of_call(A).load(name)
