@@ -14,10 +14,10 @@ owner with the fewest running jobs, and of several to the one whose job is due f
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.abc
@@ -31,7 +31,7 @@ from torpor.jobs.backoff import pause_s
 from torpor.jobs.contract import GivesUp, JobHandler
 from torpor.jobs.options import JobOptions
 from torpor.records.ids import ConversationKey
-from torpor.store.job_contract import JobStore, StoredJob
+from torpor.store.job_contract import JobStore, Owner, StoredJob
 
 _ERROR_CHARS: Final = 500
 _CLAIM_SLACK_S: Final = 60.0
@@ -41,11 +41,13 @@ _PUT_BACK_S: Final = 2.0
 _REST_MAX_S: Final = 30 * 86_400.0
 """The longest pause that a handler may ask for."""
 _MICROSECONDS: Final = 1_000_000
+_LOOK_US: Final = 60 * _MICROSECONDS
+"""After which nothing that was found is taken for known any more."""
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
 _Place = tuple[ConversationKey, str]
-_Settling = Callable[[], Awaitable[None]]
+_Settling = partial[Coroutine[Any, Any, None]]
 
 
 class JobStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,17 @@ class JobStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts that will be repeated."""
     buried: int
     cut_off: int
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """What a look found: nobody but these owners has anything due, until then and unless jobs change."""
+
+    owners: frozenset[Owner]
+    changes: int
+    until_us: int
+
+    def covers(self, owners: frozenset[Owner], *, changes: int, now_us: int) -> bool:
+        return self.owners <= owners and self.changes == changes and now_us < self.until_us
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -80,6 +93,9 @@ class JobRunner:
         self._running: dict[_Place, StoredJob] = {}
         self._unusable: set[_Place] = set()
         """Jobs whose claim failed for good; left alone until the next start."""
+        self._changes = 0
+        """Grows with all that may make a job due, as far as it is heard of."""
+        self._nothing: _Nothing | None = None
         self._counts: Counter[str] = Counter()
         self._bell: anyio.Event | None = None
         self._ended: anyio.Event | None = None
@@ -105,6 +121,10 @@ class JobRunner:
 
     def wake(self) -> None:
         """Look for what is due; to be called when a job was added, from the runner's own event loop."""
+        self._changes += 1
+        self._ring()
+
+    def _ring(self) -> None:
         if self._bell is not None:
             self._bell.set()
 
@@ -150,8 +170,9 @@ class JobRunner:
                 _log.warning("jobs.look_failed", why=str(exc))
             except Exception as exc:  # noqa: BLE001  a background sweep's edge: a bug in one look is not the last look
                 _log.error("jobs.look_failed", why=repr(exc), exc_info=exc)
-            with anyio.move_on_after(wait_s):
+            with anyio.move_on_after(wait_s) as scope:
                 await self._bell.wait()
+            self._changes += scope.cancelled_caught  # what others did to a store that is shared is not heard of
 
     async def _fill_places(self) -> None:
         while len(self._running) < self._options.concurrency and not self._is_stopping:
@@ -166,12 +187,19 @@ class JobRunner:
         """The job that a free place goes to: its owner has the fewest running, and fewer than one owner may have."""
         owners = Counter(job.owner for job in self._running.values())
         for level in range(min(self._options.owner_concurrency, max(owners.values(), default=0) + 1)):
+            now_us, busy = self._clock.now_us(), frozenset(owner for owner, count in owners.items() if count > level)
+            if self._nothing is not None and self._nothing.covers(busy, changes=self._changes, now_us=now_us):
+                continue  # the backlog of a busy owner is gone through once, not for each place that becomes free
+            changes = self._changes
             found = await self._store.due_jobs(
-                now_us=self._clock.now_us(),
+                now_us=now_us,
                 limit=1 + len(self._running) + len(self._unusable),
                 kinds=self._kinds,
-                passing_over=[owner for owner, count in owners.items() if count > level],
+                passing_over=busy,
             )
+            if busy and not found:
+                next_us = await self._store.next_job_us(now_us=now_us, kinds=self._kinds)
+                self._nothing = _Nothing(busy, changes, now_us + _LOOK_US if next_us is None else next_us)
             for job in found:
                 # One that runs is due again when another was put in its place; it waits for the end of this one.
                 if (job.key, job.id) not in self._running and (job.key, job.id) not in self._unusable:
@@ -196,11 +224,13 @@ class JobRunner:
 
     async def _carry_out(self, job: StoredJob) -> None:
         """One attempt from claim to end; holds a place."""
-        place = (job.key, job.id)
+        place, is_finished = (job.key, job.id), False
         try:
             claimed = await self._claimed(job)
             if claimed is not None:
-                await self._settle(claimed, await self._attempt(claimed))
+                settling = await self._attempt(claimed)
+                await self._settle(claimed, settling)
+                is_finished = settling.func == self._store.finish_job
         except JobLost:
             _log.info("job.lost", conversation=job.key.path, job=job.id, kind=job.kind)
         except Exception as exc:  # noqa: BLE001  the same edge: damage under one job, or a bug, harms no other
@@ -208,7 +238,8 @@ class JobRunner:
             _log.error("job.unusable", conversation=job.key.path, job=job.id, why=repr(exc), exc_info=exc)
         finally:
             del self._running[place]
-            self.wake()
+            self._changes += not is_finished
+            self._ring()
             if self._ended is not None:
                 self._ended.set()
 

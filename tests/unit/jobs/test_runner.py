@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -15,7 +16,7 @@ from tests.support.writing import DEADLINE_S
 from torpor.errors import InvariantBroken, JobFailed, JobImpossible, StoreFull, StoreUnavailable
 from torpor.jobs.runner import JobStatistics, decisive
 from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
-from torpor.store.job_contract import JobState, StoredJob
+from torpor.store.job_contract import JobState, JobStore, Owner, StoredJob
 from torpor.store.requests import ClaimJob, Outcome, Request, SettleJob
 
 
@@ -116,6 +117,27 @@ class TestFairness:
             for name in ("ann_3", "ann_4", "bob_3", "bob_4"):
                 gates.setdefault(name, Gate()).opened.set()
             await house.until_idle()
+
+    async def test_the_backlog_of_one_owner_is_gone_through_once_not_for_each_job(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running_house(concurrency=4, owner_concurrency=2) as house:
+            looks: list[frozenset[Owner]] = []
+            store = type(house.jobs)
+            look = store.due_jobs
+
+            async def counted(jobs: JobStore, **asked: Any) -> tuple[StoredJob, ...]:
+                looks.append(frozenset(asked.get("passing_over", ())))
+                return await look(jobs, **asked)
+
+            monkeypatch.setattr(store, "due_jobs", counted)
+            await house.order(*(f"ann_{number}" for number in range(100)))
+            await house.until_idle()
+            assert len(house.doer.runs) == 100
+            assert sum(map(bool, looks)) < 10
+            await house.order("zoe_1", owner="zoe")
+            await house.until_idle()
+            assert house.doer.runs[-1] == ("zoe_1", 1)
 
 
 class TestFailing:
