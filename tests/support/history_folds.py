@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torpor.conversation.compaction import KEPT_TURNS, long_results
-from torpor.conversation.folding import folded, plan_of, shortened
+from torpor.conversation.folding import carried_so_far, folded, plan_of, shortened
 from torpor.conversation.state import ConversationState
-from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried
+from torpor.conversation.summary import CompactionOptions, Proposal, carried
 from torpor.conversation.view import Role, View
 from torpor.records.blocks import Block, canonical
 from torpor.records.journal import (
@@ -51,7 +51,7 @@ def replaced(state: ConversationState, reason: FoldReason, *, pick: Pick, skills
     """The record of that fold. Args: skills: all there are."""
     if reason is FoldReason.SHORTENED:
         return shortened(state, options=COMPACTION, before_tokens=0)
-    plan, summary, items = plan_of(state, reason), None, Carried(items=state.items)
+    plan, summary, items = plan_of(state, reason), None, carried_so_far(state)
     if reason is FoldReason.SUMMARY:
         summary = pick(SUMMARIES)
         items = carried(

@@ -110,9 +110,9 @@ def _items(case: Case, fold: Fold) -> Iterator[Violation]:
     before = {item["id"]: item for item in fold.before.get("items", [])}
     after = {item["id"]: item for item in record.get("items", [])}
     closed = {closing["id"]: closing["turn"] for closing in record.get("closed", [])}
-    for id_, item in before.items():
-        if after.get(id_) != item and id_ not in closed:
-            yield _broken(case, fold, "item_lost", f"{item} is neither open nor closed")
+    gone = [item for id_, item in before.items() if after.get(id_) != item and id_ not in closed]
+    if len(gone) > _left_out(fold):
+        yield _broken(case, fold, "item_lost", f"of {gone}, neither open nor closed, {_left_out(fold)} made way")
     for id_, turn in closed.items():
         item = before.get(id_, {"turn": 0})
         if id_ in after or not max(item.get("turn", 0), 1) <= turn <= _last_turn(fold):
@@ -136,13 +136,19 @@ def _summarised(case: Case, fold: Fold) -> Iterator[Violation]:
     said = [answer for call in calls if (answer := _object(call.answer)) is not None]
     texts = {item["text"] for item in fold.record.get("items", [])}
     for each in (each for answer in said for each in _list(answer, "open")):
-        if not isinstance(each, dict) or each.get("kind") not in KINDS or fold.record.get("left_out") or _closed(fold):
+        if not isinstance(each, dict) or each.get("kind") not in KINDS or _left_out(fold) or _closed(fold):
             continue
         if each["text"] not in texts:
             yield _broken(case, fold, "item_lost", f"the summariser found {each}, open are {sorted(texts)}")
     proposed = {each.get("id") for answer in said for each in _list(answer, "closed") if isinstance(each, dict)}
     if invented := _closed(fold) - proposed:
         yield _broken(case, fold, "item_lost", f"{sorted(invented)} were closed by nobody")
+
+
+def _left_out(fold: Fold) -> int:
+    """Items for which this fold had no room."""
+    counts = [record.get("left_out", 0) for record in (fold.before, fold.record)]
+    return int(counts[1] - counts[0])
 
 
 def _closed(fold: Fold) -> set[str]:

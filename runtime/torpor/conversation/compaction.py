@@ -72,7 +72,7 @@ def fitted(options: CompactionOptions, window: Window, *, fixed_bytes: int) -> C
     return msgspec.structs.replace(
         options,
         summary_tokens=min(options.summary_tokens, part_tokens),
-        items_max=min(options.items_max, max(2 * part_tokens // options.item_tokens, 1)),
+        items_tokens=min(options.items_tokens, 2 * part_tokens),
         skill_tokens=min(options.skill_tokens, part_tokens),
         skills_tokens=min(options.skills_tokens, part_tokens),
     )

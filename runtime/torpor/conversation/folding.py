@@ -17,7 +17,7 @@ from torpor.conversation.graphemes import cut
 from torpor.conversation.markup import defused
 from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in, shortening
 from torpor.conversation.state import ConversationState, LoadedSkill
-from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, rendered
+from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, held, rendered, told_bytes
 from torpor.conversation.transcript import first_words, text_of_result
 from torpor.records.blocks import Block, canonical, head_of, result_of, text_block
 from torpor.records.journal import ContextReplaced, FoldReason
@@ -49,6 +49,11 @@ def plan_of(state: ConversationState, reason: FoldReason) -> Plan:
     return Plan(folded=tuple((start.turn, said[place]) for place, start in enumerate(gone)), kept=kept)
 
 
+def carried_so_far(state: ConversationState) -> Carried:
+    """The items before anybody says more of them."""
+    return Carried(items=state.items, left_out=state.left_out, left_out_turns=state.left_out_turns)
+
+
 def folded(
     state: ConversationState,
     plan: Plan,
@@ -62,13 +67,14 @@ def folded(
 ) -> ContextReplaced:
     """The record that puts a summary in the place of ``plan.folded``.
 
-    Args: summary: the summariser's; None to go by the beginnings of what was said.  carried: the items after it.
-        skills: keys that may still be loaded.  before_tokens: of the next request as it would be.
+    Args: summary: the summariser's; None to go by the beginnings of what was said.  carried: the items after it,
+        of which stays what has room.  skills: keys that may still be loaded.  before_tokens: of the next request as it would be.
     """
     generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
     if summary is None:
         room = min(options.summary_tokens * BYTES_PER_TOKEN, (plan.kept[0].size_bytes - WORTH_FOLDING_BYTES) // 2)
         summary = _beginnings(state.summary, plan.folded, bytes_max=room)
+    carried = held(carried, options)
     texts = _skill_texts(state.skills, plan.folded, allowed=skills, options=options)
     turns, seqs = (1, last_turn), (1, last_seq)
     said = rendered(
@@ -78,6 +84,7 @@ def folded(
         turns=turns,
         seqs=seqs,
         left_out=carried.left_out,
+        left_out_turns=carried.left_out_turns,
         skills={skill.key: skill.digest for skill in state.skills if skill.key in texts},
     )
     head = (text_block(said), *texts.values())
@@ -95,6 +102,7 @@ def folded(
         items=carried.items,
         closed=carried.closed,
         left_out=carried.left_out,
+        left_out_turns=carried.left_out_turns,
         skills=tuple(texts),
         forgotten=tuple(sorted(_in_what_goes(state.skills, plan.folded).keys() - texts.keys())),
         before_tokens=before_tokens,
@@ -121,6 +129,8 @@ def shortened(state: ConversationState, *, options: CompactionOptions, before_to
         seqs=(min(state.covered[1], 1), state.covered[1]),
         summary=state.summary,
         items=state.items,
+        left_out=state.left_out,
+        left_out_turns=state.left_out_turns,
         skills=skills,
         shortened=short,
         before_tokens=before_tokens,
@@ -149,7 +159,7 @@ def _beginnings(before: Summary, turns: Sequence[tuple[int, Sequence[Said]]], *,
     kept: dict[str, list[str]] = {"entities": [], "decisions": [], "facts": []}
     room = bytes_max
     for name, line in reversed([*said_so_far, *(("facts", line) for line in lines)]):
-        room -= len(line.encode()) + LINE_BYTES
+        room -= told_bytes(line) + LINE_BYTES
         if room < 0:
             break
         kept[name].append(line)
@@ -192,7 +202,7 @@ def _skill_texts(
     room = options.skills_tokens
     for key, (skill, text) in reversed([*_in_what_goes(skills, turns).items()]):
         short = _cut_skill(text, bytes_max=options.skill_tokens * BYTES_PER_TOKEN)
-        tokens = tokens_of_bytes(len(short.encode()))
+        tokens = tokens_of_bytes(told_bytes(short))
         if key in allowed and short and tokens <= room:
             room -= tokens
             mark = _SKILL_MARK.format(key=key, version=skill.digest[:_VERSION_CHARS])
@@ -201,10 +211,13 @@ def _skill_texts(
 
 
 def _cut_skill(text: str, *, bytes_max: int) -> str:
-    if len(text.encode()) <= bytes_max:
+    """To what it may take within a request, its escapes counted."""
+    if told_bytes(text) <= bytes_max:
         return text
-    room = bytes_max - len(_SKILL_CUT)
-    return _prefix(text.removesuffix(_SKILL_CUT), room) + _SKILL_CUT if room > 0 else ""
+    room, plain = bytes_max - told_bytes(_SKILL_CUT), text.removesuffix(_SKILL_CUT)
+    while room > 0 and (size_bytes := told_bytes(plain)) > room:
+        plain = _prefix(plain, len(plain.encode()) * room // size_bytes)
+    return plain + _SKILL_CUT if room > 0 else ""
 
 
 def _cut_result(block: Block, *, turn: int, bytes_max: int) -> Block:

@@ -12,7 +12,7 @@ from typing import Final
 
 from torpor.conversation.budget import tokens_of_bytes
 from torpor.conversation.markup import defused
-from torpor.conversation.summary import LINE_BYTES, LISTS, CompactionOptions, Proposal
+from torpor.conversation.summary import LINE_BYTES, LISTS, CompactionOptions, Proposal, told_bytes
 from torpor.conversation.text import clean, is_blank
 from torpor.records.summary import Closing, ItemKind, Summary
 
@@ -104,7 +104,7 @@ def _line(text: str) -> str:
 
 
 def _tokens(summary: Summary) -> int:
-    return tokens_of_bytes(sum(len(text.encode()) + LINE_BYTES for name in LISTS for text in getattr(summary, name)))
+    return tokens_of_bytes(sum(told_bytes(text) + LINE_BYTES for name in LISTS for text in getattr(summary, name)))
 
 
 def _opened(value: object) -> Iterable[tuple[ItemKind, str, int]]:

@@ -57,6 +57,8 @@ def replaced(state: ConversationState, turn: TurnState, record: ContextReplaced)
         covered=(record.turns[1], record.seqs[1]),
         summary=record.summary,
         items=record.items,
+        left_out=record.left_out,
+        left_out_turns=record.left_out_turns,
         skills=_skills_after(state.skills, heads=heads, standing=standing),
         is_measured=False,
         fold_failures=0 if record.reason is FoldReason.SUMMARY else state.fold_failures,

@@ -18,7 +18,7 @@ from torpor.records.ids import CallId
 from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 6
+SNAPSHOT_VERSION: Final = 7
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -51,6 +51,8 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     covered: tuple[int, int] = (0, 0)
     summary: Summary = Summary()
     items: tuple[Item, ...] = ()
+    left_out: int = 0
+    left_out_turns: tuple[int, int] = (0, 0)
     is_measured: bool = True
     fold_failures: int = 0
     fold_failed_us: int = 0

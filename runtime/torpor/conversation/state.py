@@ -202,6 +202,10 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary = Summary()
     items: tuple[Item, ...] = ()
     """Open, and carried from summary to summary."""
+    left_out: int = 0
+    """Items that found no room in a summary so far."""
+    left_out_turns: tuple[int, int] = (0, 0)
+    """First and last turn in which those came up; 0 when nobody said."""
     is_measured: bool = True
     """Whether a reply has told what the view costs since it was replaced."""
     fold_failures: int = 0

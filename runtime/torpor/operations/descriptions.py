@@ -225,6 +225,7 @@ def _context_replaced(record: ContextReplaced) -> Description:
         "open_items": [item.id for item in record.items],
         "closed_items": [closing.id for closing in record.closed],
         "left_out": record.left_out,
+        "left_out_turns": list(record.left_out_turns),
         "skills": list(record.skills),
         "forgotten": list(record.forgotten),
         "shortened": list(record.shortened),

@@ -174,7 +174,7 @@ def _policies(record: TurnPrepared) -> Iterator[Origin]:
 
 def _replaced_in_words(record: ContextReplaced) -> str:
     covered = f"turns {record.turns[0]} to {record.turns[1]}, records {record.seqs[0]} to {record.seqs[1]}"
-    items = f"{len(record.items)} open items" + (f", {record.left_out} of them left out" if record.left_out else "")
+    items = f"{len(record.items)} open items" + (f", {record.left_out} more left out so far" if record.left_out else "")
     shortened = f"; {len(record.shortened)} results shortened" if record.shortened else ""
     return f"{record.reason.value}: {covered}, {items}{shortened}"
 

@@ -289,7 +289,9 @@ class ContextReplaced(Record, frozen=True, tag="context_replaced"):
     """Open after this."""
     closed: tuple[Closing, ...] = ()
     left_out: int = 0
-    """Open items that found no room."""
+    """Open items that found no room, since the conversation began."""
+    left_out_turns: tuple[int, int] = (0, 0)
+    """First and last turn in which those came up; 0 when nobody said."""
     skills: tuple[str, ...] = ()
     """Keys of the skills whose texts are in ``head``."""
     forgotten: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ import msgspec
 
 from torpor.conversation.budget import BYTES_PER_TOKEN
 from torpor.conversation.compaction import fitted
-from torpor.conversation.folding import Plan, folded, plan_of, shortened
+from torpor.conversation.folding import Plan, carried_so_far, folded, plan_of, shortened
 from torpor.conversation.proposal import BadSummary, read_proposal
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
@@ -110,7 +110,7 @@ async def replacement(
         plan_of(state, step.reason),
         reason=step.reason,
         summary=None,
-        carried=Carried(items=state.items),
+        carried=carried_so_far(state),
         skills=skills,
         options=options,
         before_tokens=step.tokens,
@@ -171,7 +171,7 @@ class HistoryFold:
 
     async def _words(self, state: ConversationState, plan: Plan, *, turn: int) -> tuple[Summary, Carried]:
         """What is said of the whole: each piece is read with the summary and the items of those before it."""
-        summary, items = state.summary, Carried(items=state.items)
+        summary, items = state.summary, carried_so_far(state)
         pieces = self._pieces(transcript(plan.folded, text_chars=TEXT_CHARS, part_chars=PART_CHARS))
         for number, piece in enumerate(pieces, 1):
             said = await self._asked(self._question(summary, items.items, piece), name=f"{turn}-fold-{number}")

@@ -232,7 +232,7 @@ def test_caps_of_a_summary_shrink_with_the_window() -> None:
     assert fitted(options, Window(budget_tokens=200_000, reserve_tokens=4_096), fixed_bytes=40_000) == options
     window = Window(budget_tokens=8_000, reserve_tokens=1_800, conversation_tokens=1_500)
     small = fitted(options, window, fixed_bytes=4_800)
-    assert (small.summary_tokens, small.items_max, small.skill_tokens, small.skills_tokens) == (250, 8, 250, 250)
+    assert (small.summary_tokens, small.items_tokens, small.skill_tokens, small.skills_tokens) == (250, 500, 250, 250)
     assert fitted(options, window, fixed_bytes=4 * 5_600).summary_tokens == 100
     assert fitted(options, window, fixed_bytes=10**6).summary_tokens == 1
 
@@ -246,7 +246,6 @@ def test_a_summary_never_takes_most_of_what_a_conversation_may_take(
     room = window.limit_tokens - fixed_bytes // 4
     room = min(room, allotment or room)
     assert options.summary_tokens >= 1
-    assert options.items_max >= 1
-    if room > 6 * options.item_tokens:
-        items = options.items_max * options.item_tokens
-        assert options.summary_tokens + options.skills_tokens + items <= room * 2 / 3
+    assert options.items_tokens >= 1
+    if room >= 6:
+        assert options.summary_tokens + options.skills_tokens + options.items_tokens <= room * 2 / 3

@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.turns_told import called, plain, told, use
 from torpor.conversation.compaction import WORTH_FOLDING_BYTES
-from torpor.conversation.folding import folded, plan_of, shortened
+from torpor.conversation.folding import carried_so_far, folded, plan_of, shortened
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import Carried, CompactionOptions
 from torpor.records.blocks import canonical, head_of, text_block, tool_result_block
@@ -87,7 +88,7 @@ def test_the_record_says_what_it_covers_and_what_it_came_to() -> None:
     text = heads(record)[0]
     assert text.startswith("[Summary of earlier conversation: turns 1 to 2, records 1 to 29, generation 1.\nFacts:")
     assert "- i1-1 (denial, turn 3): never by mail" in text
-    assert "2 more open items" in text
+    assert "2 more items of turns 1 to 2" in text
     assert f"Skills loaded: refunds ({'a' * 12}), visits ({'b' * 12})." in text
 
 
@@ -131,7 +132,7 @@ def test_without_a_model_what_is_oldest_goes_over_the_cap() -> None:
     )
     line = 'turn 4: user: "question 4" reply: "answer 4"'
     for lines, facts, decisions in ((1, 1, 0), (4, 4, 0), (5, 5, 1)):
-        options = CompactionOptions(summary_tokens=-(-lines * (len(line) + 3) // 4))
+        options = CompactionOptions(summary_tokens=-(-lines * (len(json.dumps(line)) + 1) // 4))
         summary = fold_of(state, reason=FoldReason.MECHANICAL, summary=None, options=options).summary
         assert (len(summary.facts), len(summary.decisions), summary.entities) == (facts, decisions, ())
         assert summary.facts[-1] == line
@@ -194,6 +195,29 @@ def test_a_long_skill_is_cut_once_and_says_so() -> None:
     assert again.head[1] == record.head[1]
     shorter = fold_of(told(*map(plain, range(1, 6)), skills=(carried_on,)), options=CompactionOptions(skill_tokens=30))
     assert heads(shorter)[1].count("[cut here") == 1
+
+
+def test_a_skill_is_cut_to_what_it_takes_in_a_request() -> None:
+    state = told(called(1, result='say "no"\n' * 200), *map(plain, range(2, 6)), skills=(REFUNDS,))
+    record = fold_of(state, options=CompactionOptions(skill_tokens=50, skills_tokens=50))
+    assert record.skills == ("refunds",)
+    assert 180 < len(json.dumps(heads(record)[1].partition("\n")[2])) - 2 <= 200
+
+
+@pytest.mark.parametrize("reason", [FoldReason.SUMMARY, FoldReason.MECHANICAL, FoldReason.EVERYTHING])
+def test_items_of_a_larger_window_make_way_in_a_smaller_one_and_stay_counted(reason: FoldReason) -> None:
+    items = tuple(Item(id=f"i1-{n}", kind=ItemKind.DENIAL, text=f"no {n}", turn=n) for n in range(1, 10))
+    state = msgspec.structs.replace(LOADED, items=items, left_out=1, left_out_turns=(4, 4))
+    record = fold_of(state, reason=reason, items=carried_so_far(state), options=CompactionOptions(items_tokens=20))
+    assert [item.text for item in record.items] == ["no 8", "no 9"]
+    assert (record.left_out, record.left_out_turns) == (8, (1, 7))
+    assert "8 more items of turns 1 to 7 found no room here" in heads(record)[0]
+
+
+def test_shortening_keeps_the_count_of_what_found_no_room() -> None:
+    state = told(plain(1), called(2, result="m" * 500), left_out=3, left_out_turns=(1, 2))
+    record = shortened(state, options=OPTIONS, before_tokens=0)
+    assert (record.left_out, record.left_out_turns) == (3, (1, 2))
 
 
 def test_long_results_are_shortened_to_their_beginning_and_end() -> None:

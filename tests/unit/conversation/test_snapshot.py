@@ -45,6 +45,8 @@ STATE = ConversationState(
     covered=(7, 80),
     summary=Summary(facts=("one",), entities=("Ann: a patient",)),
     items=(Item(id="i1-1", kind=ItemKind.DENIAL, text="never by mail", turn=3),),
+    left_out=2,
+    left_out_turns=(1, 2),
     is_measured=False,
     fold_failures=1,
     fold_failed_us=1_764_500_000_000_001,

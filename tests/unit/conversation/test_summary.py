@@ -1,14 +1,18 @@
 """What is carried on whatever a summariser says, and how a summary reads."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torpor.conversation.summary import (
+    PRIORITY,
     Carried,
     CompactionOptions,
     Proposal,
     carried,
+    held,
     rendered,
 )
 from torpor.records.summary import Closing, Item, ItemKind, Summary
@@ -67,12 +71,56 @@ def test_an_id_that_is_not_open_closes_nothing() -> None:
     assert carry(Proposal(summary=Summary(), closed=(Closing(id="i7-1", turn=5),))) == Carried(items=(DENIAL, QUESTION))
 
 
-def test_new_items_beyond_the_cap_are_counted_and_old_ones_stay() -> None:
-    opened = tuple((ItemKind.QUESTION, f"{number}?", 1) for number in range(4))
-    after = carry(Proposal(summary=Summary(), opened=opened), options=SHORT)
-    assert (len(after.items), after.opened, after.left_out) == (3, 1, 3)
-    many = Carried(items=tuple(Item(id=f"i1-{n}", kind=ItemKind.DENIAL, text=str(n)) for n in range(9)))
-    assert carry(Proposal(summary=Summary(), opened=opened), before=many, options=SHORT).items == many.items
+def items_of(*said: tuple[ItemKind, str, int]) -> tuple[Item, ...]:
+    return tuple(Item(id=f"i1-{n}", kind=kind, text=text, turn=turn) for n, (kind, text, turn) in enumerate(said, 1))
+
+
+def test_what_has_no_room_is_counted_with_its_turns_whatever_kind_it_is_and_over_all_generations() -> None:
+    before = Carried(items=items_of(*((ItemKind.DENIAL, str(n), n) for n in range(1, 5))))
+    opened = ((ItemKind.QUESTION, "when?", 7),)
+    after = carry(Proposal(summary=Summary(), opened=opened), before=before, options=SHORT)
+    assert [item.text for item in after.items] == ["2", "3", "4"]
+    assert (after.left_out, after.left_out_turns) == (2, (1, 7))
+    later = carry(SAID, before=after, options=SHORT)
+    assert later == after
+    last = carry(Proposal(summary=Summary(), opened=((ItemKind.DENIAL, "5", 0),)), before=later, options=SHORT)
+    assert [item.text for item in last.items] == ["3", "4", "5"]
+    assert (last.left_out, last.left_out_turns) == (3, (1, 7))
+
+
+def test_refusals_keep_their_place_then_corrections_then_proposals_and_of_one_kind_the_newest() -> None:
+    kinds = (ItemKind.QUESTION, ItemKind.PROPOSAL, ItemKind.CORRECTION, ItemKind.DENIAL)
+    full = Carried(items=items_of(*((kind, f"{kind.value} {age}", 1) for kind in kinds for age in ("old", "new"))))
+
+    def kept(items_max: int) -> list[str]:
+        return [item.text for item in held(full, CompactionOptions(items_max=items_max)).items]
+
+    assert kept(1) == ["denial new"]
+    assert kept(3) == ["correction new", "denial old", "denial new"]
+    assert kept(5) == ["proposal new", "correction old", "correction new", "denial old", "denial new"]
+    assert kept(7) == [item.text for item in full.items if item.text != "question old"]
+    assert held(full, CompactionOptions(items_max=8)) == full
+
+
+def test_a_new_refusal_takes_the_place_of_old_questions() -> None:
+    full = Carried(items=items_of(*((ItemKind.QUESTION, f"{n}?", 1) for n in range(40))))
+    opened = ((ItemKind.DENIAL, "never call my mother", 2),)
+    after = carry(Proposal(summary=Summary(), opened=opened), before=full)
+    assert after.items[-1].text == "never call my mother"
+    assert (len(after.items), after.left_out, after.left_out_turns) == (40, 1, (1, 1))
+
+
+def test_items_are_bounded_by_what_they_take_in_a_request_together() -> None:
+    many = Carried(items=items_of(*((ItemKind.DENIAL, f"no {n}", 1) for n in range(100))))
+    options = CompactionOptions(items_max=100, items_tokens=500)
+    assert 50 < len(held(many, options).items) < 70
+    quotes = Carried(items=items_of(*((ItemKind.DENIAL, '"' * 230, 1) for _ in range(100))))
+    after = held(quotes, options)
+    text = rendered(Summary(), after.items, generation=1, turns=(1, 9), seqs=(1, 9))
+    frame = rendered(Summary(), (), generation=1, turns=(1, 9), seqs=(1, 9))
+    assert len(json.dumps(text)) - len(json.dumps(frame)) <= 4 * 500 + len("Open, until closed:\\n")
+    assert (len(after.items), after.left_out) == (4, 96)
+    assert held(quotes, CompactionOptions(items_tokens=1)).items == ()
 
 
 def test_an_item_is_cut_between_characters() -> None:
@@ -113,19 +161,24 @@ PROPOSALS = st.builds(
 def test_an_item_leaves_only_by_a_closing_that_counts(
     items: list[Item], proposals: list[Proposal], items_max: int
 ) -> None:
-    """Whatever the pieces of a fold say one after the other."""
-    options = CompactionOptions(items_max=items_max, item_tokens=5)
+    """Or makes way to others, and is counted; whatever the pieces of a fold say one after the other."""
+    options = CompactionOptions(items_max=items_max, item_tokens=5, items_tokens=100)
     now = Carried(items=tuple(items))
     for proposal in proposals:
         before, now = now, carried(now, proposal, generation=2, last_turn=9, options=options)
         closings = {closing.id: closing for closing in now.closed[len(before.closed) :]}
+        gone = [item for item in before.items if item not in now.items and item.id not in closings]
+        assert len(gone) <= now.left_out - before.left_out
+        assert not gone or len(now.items) <= items_max
+        for item in gone:
+            assert all(PRIORITY.index(kept.kind) <= PRIORITY.index(item.kind) for kept in now.items)
         for item in before.items:
-            assert (item in now.items) != (item.id in closings)
             if item.id in closings:
+                assert item not in now.items
                 assert closings[item.id] in proposal.closed
                 assert max(item.turn, 1) <= closings[item.id].turn <= 9
-        new = now.items[len(before.items) - len(closings) :]
-        assert len(now.items) <= max(len(before.items), items_max)
+        new = [item for item in now.items if item not in before.items]
+        assert len(now.items) <= items_max
         assert all(len(item.text.encode()) <= 20 and item.turn <= 9 for item in new)
         assert len({item.id for item in now.items}) == len(now.items)
 
@@ -138,6 +191,7 @@ def test_a_summary_is_rendered_with_its_range_and_generation() -> None:
         turns=(1, 9),
         seqs=(1, 80),
         left_out=1,
+        left_out_turns=(2, 4),
         skills={"visits": "b" * 64, "refunds": "a" * 64},
     )
     assert text == (
@@ -151,7 +205,7 @@ def test_a_summary_is_rendered_with_its_range_and_generation() -> None:
         "Open, until closed:\n"
         "- i1-1 (denial, turn 3): never by mail\n"
         "- i2-1 (proposal): pay\n"
-        "1 more open items found no room here; read the turns again for them.\n"
+        "1 more items of turns 2 to 4 found no room here; they may be open still.\n"
         "Skills loaded: refunds (aaaaaaaaaaaa), visits (bbbbbbbbbbbb).\n"
         "Where this differs from what a tool says, the tool is right. read_earlier shows the exact words.]"
     )
