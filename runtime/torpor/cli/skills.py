@@ -11,15 +11,15 @@ import msgspec
 
 from torpor.cli.costs import loaded_tokens
 from torpor.cli.folders import home_option
-from torpor.cli.output import json_option, print_json, print_table, program
-from torpor.cli.skills_template import DEFAULT_DESCRIPTION, skill_text
+from torpor.cli.output import json_option, not_asked, print_json, print_table, program
+from torpor.cli.skills_template import skill_text
 from torpor.settings import SettingsInvalid, read_settings
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.check import Checked, check
 from torpor.skillbook.index import index_text, line_tokens
 from torpor.skillbook.load import Shelf, SkillRoot, load_shelf
 from torpor.skillbook.options import SkillOptions
-from torpor.skillbook.parse import Diagnostic, Skill, validate
+from torpor.skillbook.parse import PLACEHOLDER, Diagnostic, Skill, validate
 from torpor.skillbook.scan import SKILL_FILE, is_skill_file
 from torpor.skillbook.slug import slug
 
@@ -90,17 +90,25 @@ def list_skills(home: Path, *, as_json: bool) -> None:
     )
     for problem in catalogue.problems:
         click.echo(f"{problem.diagnostic.severity}: {problem}")
+    click.echo(not_asked(home / SKILLS_FOLDER, logs="skill.broken"), err=True)
 
 
 @command.command("new")
 @click.argument("name")
-@click.option("--description", default=DEFAULT_DESCRIPTION, metavar="TEXT", help="What it does and when to use it.")
+@click.option(
+    "--description",
+    default=PLACEHOLDER,
+    metavar="TEXT",
+    show_default="to be written",
+    help="What it does and when to use it.",
+)
 @home_option
 @json_option
 def new_skill(name: str, *, description: str, home: Path, as_json: bool) -> None:
-    """Begin a skill NAME in HOME/skills, with a SKILL.md to be filled in."""
+    """Begin a skill NAME in HOME/skills, with a SKILL.md to be filled in; it counts once it is described."""
     text = skill_text(name, description=description)
-    broken = [found for found in validate(text.encode(), directory_name=name) if found.severity == "error"]
+    findings = validate(text.encode(), directory_name=name)
+    broken = [found for found in findings if found.severity == "error" and found.code != "placeholder"]
     if broken:
         raise click.ClickException(_refusal(name, broken))
     folder = home / SKILLS_FOLDER / name

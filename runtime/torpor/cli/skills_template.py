@@ -4,10 +4,6 @@ from typing import Final
 
 import msgspec
 
-DEFAULT_DESCRIPTION: Final = (
-    "Say what this does and when to use it, with the words that people will use when they need it."
-)
-
 _TEMPLATE: Final = """\
 ---
 name: {name}
@@ -45,7 +41,7 @@ until they are read.
 
 
 def skill_text(name: str, *, description: str) -> str:
-    """A SKILL.md that passes its check, to be filled in."""
+    """A SKILL.md to be filled in; it passes its check once the description is not ``parse.PLACEHOLDER``."""
     # JSON in quotes is YAML too, whatever the text.
     quoted = msgspec.json.encode(description).decode()
     title = name.replace("-", " ").capitalize()

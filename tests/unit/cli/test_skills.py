@@ -191,3 +191,18 @@ def test_skill_that_is_there_is_not_overwritten(home: Path, capsys: pytest.Captu
 def test_new_skill_needs_a_description_that_says_something(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["skills", "new", "a", "--description", " "]) == 1
     assert capsys.readouterr().err.startswith("torpor: the new skill has no `description`")
+
+
+def test_who_lists_skills_learns_that_no_server_was_asked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["skills", "list"]) == 0
+    assert "no running server was asked, which keeps the last good version" in capsys.readouterr().err
+
+
+def test_new_skill_that_nobody_has_described_is_not_loaded_and_fails_its_check(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["skills", "new", "a"]) == 0
+    assert main(["skills", "check"]) == 1
+    assert "error: skills/a/SKILL.md:3: has the `description` of a template" in capsys.readouterr().out
+    assert main(["skills", "list"]) == 0
+    assert "0 skills in the index" in capsys.readouterr().out
