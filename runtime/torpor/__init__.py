@@ -1,23 +1,26 @@
 """Torpor: a long-running agent runtime, one durable actor per conversation.
 
-What tool modules import from here is loaded when first asked for, so that ``import torpor`` costs next to nothing.
+What tools, and programs that use conversations, import from here is loaded when first asked for, so that ``import
+torpor`` costs next to nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from torpor.client.torpor_client import TorporClient
     from torpor.errors import ToolFailed, ToolRefused
     from torpor.toolhost.contract import ToolContext
     from torpor.toolhost.declare import NeverHappened, tool
 
-__all__ = ["NeverHappened", "ToolContext", "ToolFailed", "ToolRefused", "tool"]
+__all__ = ["NeverHappened", "ToolContext", "ToolFailed", "ToolRefused", "TorporClient", "tool"]
 
 _OWNERS: Final = {
     "NeverHappened": "torpor.toolhost.declare",
     "ToolContext": "torpor.toolhost.contract",
     "ToolFailed": "torpor.errors",
     "ToolRefused": "torpor.errors",
+    "TorporClient": "torpor.client.torpor_client",
     "tool": "torpor.toolhost.declare",
 }
 
