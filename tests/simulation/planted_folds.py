@@ -224,6 +224,6 @@ PLANTED_FOLDS: Final = {
     "summariser_asked_again": Planted(summariser_asked_again, "fold_retried", 50, dwells=_FAILING),
     "live_context_accumulates": Planted(live_context_accumulates, "live_words", 10, dwells=_LIVE),
     "live_context_though_off": Planted(live_context_though_off, "live_off", 50, dwells=_LIVE),
-    "failed_refresh_takes_live_context": Planted(failed_refresh_takes_live_context, "live_stale", 130, dwells=_LIVE),
+    "failed_refresh_takes_live_context": Planted(failed_refresh_takes_live_context, "live_stale", 180, dwells=_LIVE),
     "job_lost_at_crash": Planted(job_lost_at_crash, "job_lost", 60, dwells=_CRASHES),
 }

@@ -42,8 +42,8 @@ class _Walk:
             step = getattr(self, f"_{record['kind']}", None)
             if step is not None:
                 yield from step(record)
-        left = {job.id for job in self._case.evidence.jobs_left if job.conversation == self._case.conversation}
-        if self._out and self._out not in left:
+        is_left = any(job.conversation == self._case.conversation for job in self._case.evidence.jobs_left)
+        if self._out and not is_left:  # a conversation has one job for all its orders
             yield self._case.broken("job_lost", f"nothing came of {self._out}, and it is in no store")
 
     def _broken(self, kind: str, record: Json, fact: str) -> Violation:
@@ -83,6 +83,10 @@ class _Walk:
             return self._said >= self._rules.first_messages
         return self._said - self._made >= self._rules.every_messages
 
+    def _is_awaited(self) -> bool:
+        """Whether an order is out that answers any further one."""
+        return bool(self._out) and self._said - self._tried < self._rules.every_messages
+
     def _live_context_ordered(self, record: Json) -> Iterator[Violation]:
         reason = record["reason"]
         self._orders += 1
@@ -95,7 +99,7 @@ class _Walk:
             "first": self._is_due() and not self._current,
             "messages": self._is_due() and bool(self._current),
             "age": bool(self._current),
-            "hand": by_hand,
+            "hand": by_hand and not self._is_awaited(),
         }
         if not is_sound[reason]:
             yield self._broken("live_ordered", record, f"it is not due by {reason}")
