@@ -2,7 +2,7 @@
 
 import threading
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 from openfeature.evaluation_context import EvaluationContext
@@ -16,7 +16,7 @@ WAIT_S = 20.0
 
 
 class PlayedProvider(AbstractProvider):
-    """Answers with ``values``, raises those that are exceptions, and waits at gates that are closed."""
+    """Answers with ``values`` and waits at gates that are closed; raises exceptions, calls what can be called."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__()
@@ -66,8 +66,10 @@ class PlayedProvider(AbstractProvider):
         if flag_key not in self.values:
             raise FlagNotFoundError(flag_key)
         value = self.values[flag_key]
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
+        if callable(value):
+            return cast("FlagResolutionDetails[bool]", value())
         return FlagResolutionDetails(value=value, variant="played", reason="TARGETING_MATCH")
 
     def resolve_string_details(self, flag_key: str, default_value: str, evaluation_context: Any = None) -> Any:
@@ -95,6 +97,11 @@ AT_HAND: list[PlayedProvider] = []
 def at_hand() -> PlayedProvider:
     """The provider that a test has laid ready."""
     return AT_HAND[-1]
+
+
+def exiting() -> Any:
+    """A factory that would end the process."""
+    raise SystemExit(3)
 
 
 def refusing() -> Any:

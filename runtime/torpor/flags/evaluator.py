@@ -10,21 +10,25 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final, cast
 
 from openfeature import api
 from openfeature.evaluation_context import EvaluationContext
 from openfeature.event import EventDetails, ProviderEvent, ProviderEventDetails
 from openfeature.exception import ErrorCode
+from openfeature.flag_evaluation import FlagEvaluationDetails
 from openfeature.provider import FeatureProvider
 from openfeature.provider.no_op_provider import NoOpProvider
 
+from torpor.conversation.text import clean
 from torpor.flags.contract import Decision, FlagContext, defaulted
 from torpor.flags.declared import Declarations
 
 _NUMBERS: Final = itertools.count(1)
 _WORD_MAX_CHARS: Final = 64
 """Of a variant and of a reason, which go into journals."""
+_FAULT_MAX_CHARS: Final = 500
 _CHANGES: Final = (ProviderEvent.PROVIDER_CONFIGURATION_CHANGED, ProviderEvent.PROVIDER_STALE)
 """What the provider says when its answers may differ from now on."""
 
@@ -77,19 +81,10 @@ class Evaluator:
     def _evaluated(self, key: str, default: bool, context: EvaluationContext) -> tuple[Decision, str]:
         try:
             details = self._client.get_boolean_details(key, default, context)
-        except Exception as exc:  # noqa: BLE001  # hooks of a provider may fail where the SDK does not expect it
-            return defaulted(key, default=default, reason="ERROR"), repr(exc)
-        if details.error_code == ErrorCode.FLAG_NOT_FOUND:
-            return defaulted(key, default=default, reason="DEFAULT"), ""
-        if details.error_code is not None:
-            fault = f"{details.error_code.value}: {details.error_message}"
-            return defaulted(key, default=default, reason="ERROR"), fault
-        variant = details.variant or ("on" if details.value else "off")
-        reason = str(details.reason or "UNKNOWN")
-        decision = Decision(
-            key=key, value=details.value, variant=variant[:_WORD_MAX_CHARS], reason=reason[:_WORD_MAX_CHARS]
-        )
-        return decision, ""
+            return _judged(key, default, details)
+        # What a provider answers is only said to be of some type, and its hooks fail where the SDK does not expect it.
+        except BaseException as exc:  # noqa: BLE001  # the edge to foreign code, in a thread; an exit ends nothing
+            return defaulted(key, default=default, reason="ERROR"), told(exc)
 
     def _hear(self, event: ProviderEvent) -> None:
         if self._changed is not None:
@@ -99,6 +94,43 @@ class Evaluator:
     def _told(self, _: EventDetails) -> None:
         if self._changed is not None:
             self._changed()
+
+
+def told(exc: BaseException) -> str:
+    """What foreign code raised, for a log; never raises, whatever the exception says of itself."""
+    try:
+        return clean(f"{type(exc).__name__}: {exc}").text[:_FAULT_MAX_CHARS]
+    except Exception:  # noqa: BLE001  # foreign code again
+        return type(exc).__name__
+
+
+def _judged(key: str, default: bool, details: FlagEvaluationDetails[Any]) -> tuple[Decision, str]:
+    """The decision and what is wrong with it. Raises: anything, where the details are not what they are said to be."""
+    if details.error_code == ErrorCode.FLAG_NOT_FOUND:
+        return defaulted(key, default=default, reason="DEFAULT"), ""
+    if details.error_code is not None:
+        code = _word(getattr(details.error_code, "value", details.error_code))
+        fault = clean(f"{code}: {details.error_message}").text[:_FAULT_MAX_CHARS]
+        return defaulted(key, default=default, reason="ERROR"), fault
+    if not isinstance(details.value, bool):
+        return defaulted(key, default=default, reason="ERROR"), f"the value is a {type(details.value).__name__}"
+    variant = _word(details.variant) or ("on" if details.value else "off")
+    return Decision(key=key, value=details.value, variant=variant, reason=_word(details.reason) or "UNKNOWN"), ""
+
+
+def _word(value: object) -> str:
+    """Clean text that a journal can hold; empty for nothing, and the type's name for what is no word."""
+    match value:
+        case None:
+            return ""
+        case Enum():
+            return _word(value.value)
+        case str():
+            return clean(str(value)[:_WORD_MAX_CHARS]).text[:_WORD_MAX_CHARS]
+        case int() | float():
+            return str(value)[:_WORD_MAX_CHARS]
+        case _:
+            return type(value).__name__[:_WORD_MAX_CHARS]
 
 
 class _Watched:

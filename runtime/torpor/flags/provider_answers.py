@@ -26,7 +26,7 @@ from torpor.errors import ConfigError
 from torpor.flags.cache import RecentlyUsed, Shared
 from torpor.flags.contract import Decided, Decision, FlagContext, defaulted
 from torpor.flags.declared import Declarations
-from torpor.flags.evaluator import Evaluator
+from torpor.flags.evaluator import Evaluator, told
 from torpor.flags.options import FlagOptions
 from torpor.flags.threads import Threads
 
@@ -158,8 +158,8 @@ class ProviderAnswers:
             return exc
         try:
             evaluator.start()
-        except Exception as exc:  # noqa: BLE001  # foreign code; the SDK goes on asking it, and it may recover
-            _log.error("flags.provider_failed", provider=self._options.provider, why=repr(exc))
+        except BaseException as exc:  # noqa: BLE001  # foreign code; the SDK goes on asking it, and it may recover
+            _log.error("flags.provider_failed", provider=self._options.provider, why=told(exc))
         if self._is_closed:
             evaluator.stop(deadline_s=0)
         return evaluator
@@ -254,13 +254,13 @@ def _made(options: FlagOptions) -> FeatureProvider:
     module, _, name = options.provider.partition(":")
     try:
         factory: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as exc:
-        expected = f"package.module:factory that can be imported here ({exc})"
+    except BaseException as exc:  # likewise
+        expected = f"package.module:factory that can be imported here ({told(exc)})"
         raise ConfigError(where, key=key, found=options.provider, expected=expected) from exc
     try:
         provider = factory(**options.provider_options)
-    except Exception as exc:  # foreign code, at start
-        expected = f"keyword arguments of {options.provider}, which raised {exc!r}"
+    except BaseException as exc:  # foreign code, at start, in a thread
+        expected = f"keyword arguments of {options.provider}, which raised {told(exc)}"
         found = sorted(options.provider_options)  # values may be secrets
         raise ConfigError(where, key="flags.provider_options", found=found, expected=expected) from exc
     if not hasattr(provider, "resolve_boolean_details"):

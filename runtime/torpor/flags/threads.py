@@ -12,8 +12,11 @@ from typing import TypeVar
 
 import anyio.from_thread
 import anyio.lowlevel
+import structlog
 
 T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 class Threads:
@@ -27,9 +30,10 @@ class Threads:
         self._threads = 0
 
     def submit(self, function: Callable[[], T], *, ended: Callable[[T], None]) -> None:
-        """Call ``function``, which raises nothing, in a thread, and then ``ended`` with its result on the loop.
+        """Call ``function`` in a thread, and then ``ended`` with its result on the loop.
 
-        Called on the loop, and never waits.
+        Called on the loop, and never waits. ``function`` ought to raise nothing; what it or ``ended`` raises is logged,
+        and the thread goes on.
         """
 
         def call() -> None:
@@ -53,5 +57,8 @@ class Threads:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            call()
+            try:
+                call()
+            except BaseException:  # noqa: BLE001  # a background edge: no call may cost the others their thread
+                _log.error("flags.thread_failed", thread=self._name, exc_info=True)
             del call  # keeps nothing alive while waiting for the next

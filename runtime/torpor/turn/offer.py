@@ -48,8 +48,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The texts of the skills."""
 
     def named(self, name: str) -> Skill | None:
-        """The skill that answers to ``name`` and may be loaded; one that only shares its key with a skill that is listed
-        is judged itself."""
+        """The skill that answers to ``name`` and may be loaded; judged itself where it only shares the key of one."""
         skill = self.catalogue.get(name)
         return skill if skill is not None and skill.model_invocable and skill.key in self.skills else None
 

@@ -2,18 +2,20 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
+from openfeature.flag_evaluation import FlagResolutionDetails
 
 from tests.support.doubles import ManualClock
 from tests.support.flag_providers import PlayedProvider
 from torpor.errors import ConfigError
-from torpor.flags.contract import Decided, FlagContext
+from torpor.flags.contract import Decided, Decision, FlagContext
 from torpor.flags.face import Flags
 from torpor.flags.options import FlagOptions
 
@@ -100,6 +102,55 @@ async def test_flag_for_which_the_provider_fails_has_its_default(tmp_path: Path)
 async def test_value_of_another_kind_is_a_failure(tmp_path: Path) -> None:
     async with house(tmp_path, PlayedProvider({PAY: "off", LOOK: True})) as built:
         assert await built.asked() == {PAY: (True, "ERROR"), LOOK: (True, "TARGETING_MATCH")}
+
+
+class Mute(Exception):
+    """Says nothing of itself."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+    __repr__ = __str__
+
+
+def details(**fields: Any) -> Callable[[], Any]:
+    given: dict[str, Any] = {"value": False, "variant": "off", "reason": "STATIC"} | fields
+    return lambda: FlagResolutionDetails(**given)
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        (details(variant=7), (False, "7", "STATIC")),
+        (details(variant=["a", "b"]), (False, "list", "STATIC")),
+        (details(variant=b"\xff"), (False, "bytes", "STATIC")),
+        (details(variant="\ud800"), (False, "\ufffd", "STATIC")),
+        (details(variant="v" * 1_000_000), (False, "v" * 64, "STATIC")),
+        (details(variant=10**5_000), (True, "default", "ERROR")),
+        (details(reason=["a"]), (False, "off", "list")),
+        (details(reason="\ud800\0"), (False, "off", "\ufffd\u2400")),
+        (details(value=0), (True, "default", "ERROR")),
+        (details(value="false"), (True, "default", "ERROR")),
+        (details(value=None), (True, "default", "ERROR")),
+        (details(error_code="BOOM"), (True, "default", "ERROR")),
+        (lambda: None, (True, "default", "ERROR")),
+        (Mute(), (True, "default", "ERROR")),
+        (SystemExit(3), (True, "default", "ERROR")),
+        (KeyboardInterrupt(), (True, "default", "ERROR")),
+    ],
+    ids=range(16),
+)
+async def test_whatever_a_provider_answers_becomes_a_decision_that_a_journal_holds(
+    tmp_path: Path, answer: object, decision: tuple[bool, str, str]
+) -> None:
+    played = PlayedProvider({PAY: answer, LOOK: True})
+    async with house(tmp_path, played) as built:
+        found = (await built.flags.ask(ADA)).decisions[PAY]
+        played.values = {PAY: False, LOOK: True}
+
+        assert (found.value, found.variant, found.reason) == decision
+        assert msgspec.json.decode(msgspec.json.encode(found), type=Decision) == found
+        assert await built.asked(LAST) == {PAY: (False, "TARGETING_MATCH"), LOOK: (True, "TARGETING_MATCH")}
 
 
 async def test_slow_provider_leaves_the_defaults_and_is_heard_when_it_answers(
@@ -261,6 +312,7 @@ async def test_event_after_the_end_is_nobodys(tmp_path: Path, provider: PlayedPr
         ({"provider": "no.such.package:make"}, "flags.provider"),
         ({"provider": "without_a_colon"}, "flags.provider"),
         ({"provider": "tests.support.flag_providers:refusing", "provider_options": {}}, "flags.provider_options"),
+        ({"provider": "tests.support.flag_providers:exiting", "provider_options": {}}, "flags.provider_options"),
         ({"provider_options": {"unknown": 1}}, "flags.provider_options"),
         ({"provider_options": {"provider": "text"}}, "flags.provider"),
     ],
