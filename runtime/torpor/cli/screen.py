@@ -73,6 +73,8 @@ class Screen:
         self._at_prompt = False
         """Whether the prompt, and what is typed behind it, is what stands there last."""
         self._typed = ""
+        self._entered: list[str] = []
+        """Lines that were ended in the middle of a reply, which they would cut in two."""
         self._held = ""
         """The line that a reply has begun, while something typed stands where it would go."""
 
@@ -99,9 +101,13 @@ class Screen:
             self._draw()
 
     def entered(self) -> None:
-        """The person has ended the line, which stands on the screen."""
+        """The person has ended the line, which stands on the screen; of one in mid-reply, when that has ended."""
         if self._at_prompt:
-            self._write("\n")
+            if self._shown:
+                self._entered.append(self._prompt + self._typed)
+                self._erase()
+            else:
+                self._write("\n")
             self._typed = ""
             self._at_line_start, self._at_prompt = True, False
             self._release()
@@ -124,6 +130,7 @@ class Screen:
         """Nothing more comes."""
         self.interrupted()
         self._fresh_line()
+        self._show_entered()
 
     def note(self, text: str) -> None:
         """Something about the conversation that nobody said."""
@@ -197,6 +204,7 @@ class Screen:
         self._call, self._shown = "", ""
         withdrawn = "what it said above is withdrawn, and " if self._has_spoken else ""
         self.note(f"{why}; {withdrawn}the message was taken out of the conversation")
+        self._show_entered()
 
     def _complete(self, text: str, *, call: str) -> None:
         """Bring the reply on the screen to its end; ``text`` is all of it."""
@@ -207,6 +215,12 @@ class Screen:
             self._stream(text)
         self._call, self._shown = "", ""
         self._fresh_line()
+        self._show_entered()
+
+    def _show_entered(self) -> None:
+        entered, self._entered = self._entered, []
+        for line in entered:
+            self._line(line)
 
     def _stream(self, text: str) -> None:
         if not text:

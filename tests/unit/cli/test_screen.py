@@ -228,7 +228,7 @@ def test_what_is_typed_while_a_reply_streams_stays_whole_below_it(seen: Seen) ->
     seen.enter("now")
     seen.screen.event(reply("one two three\nfour five"))
     seen.screen.prompt()
-    assert seen.rows == ["one two", " three", "four", "  · pay: 2 s", "> now", " five", ">"]
+    assert seen.rows == ["one two", " three", "four", "  · pay: 2 s", " five", "> now", ">"]
 
 
 @pytest.mark.parametrize("is_entered", [True, False])
@@ -242,7 +242,30 @@ def test_line_that_was_held_back_for_what_was_typed_comes_when_that_has_gone(see
     else:
         seen.screen.typed("")
     seen.screen.delta("1-1-1", offset=9, text="ne")
-    assert seen.rows == [*(["> x"] if is_entered else []), "half a line"]
+    assert seen.rows == ["half a line"]
+
+    seen.screen.event(reply("half a line"))
+    assert seen.rows == ["half a line", *(["> x"] if is_entered else []), ""]
+
+
+def test_lines_that_are_entered_while_a_reply_streams_stand_below_it_in_their_order(seen: Seen) -> None:
+    seen.screen.delta("1-1-1", offset=0, text="one")
+    seen.enter("first")
+    seen.screen.delta("1-1-1", offset=3, text=" two")
+    seen.enter("second")
+    seen.screen.delta("1-1-1", offset=7, text=" three")
+    seen.screen.typed("thi")
+    seen.screen.event(reply("one two three"))
+
+    assert seen.rows == ["one", " two", " three", "> first", "> second", "> thi"]
+
+
+def test_lines_that_were_entered_are_not_lost_with_a_reply_that_never_ends(seen: Seen) -> None:
+    seen.screen.delta("1-1-1", offset=0, text="one")
+    seen.enter("first")
+    seen.screen.close()
+
+    assert seen.rows == ["one", "> first", ""]
 
 
 def test_prompt_that_nobody_types_at_makes_room_for_a_reply(seen: Seen) -> None:
