@@ -5,8 +5,9 @@ empty, refused, cut off, too long, no text, or does not make the request smaller
 """
 
 import contextlib
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from torpor.conversation.proposal import BadSummary, read_proposal
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact, Folding
-from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried
+from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried, told_bytes
 from torpor.conversation.transcript import transcript
 from torpor.conversation.view import Preamble, View, preamble_of
 from torpor.errors import ProviderError
@@ -36,6 +37,8 @@ PART_CHARS: Final = 1_000
 """Of one call or result."""
 ROOM_MIN: Final = 400
 """Bytes that a summariser is given at once, however small its window is."""
+ENVELOPE_BYTES: Final = 128
+"""Of a request, around the question."""
 CHARS_PER_TOKEN: Final = 3
 """Of the room that a summariser is told it has; fewer than are counted, for characters of more than one byte."""
 TRIES: Final = 2
@@ -74,6 +77,7 @@ class Summariser:
         self.model = model
         self.name = name
         self.window_tokens = window_tokens
+        self.max_tokens = options.max_tokens
         self.preamble: Preamble = preamble_of(
             {
                 "model": name,
@@ -172,8 +176,9 @@ class HistoryFold:
     async def _words(self, state: ConversationState, plan: Plan, *, turn: int) -> tuple[Summary, Carried]:
         """What is said of the whole: each piece is read with the summary and the items of those before it."""
         summary, items = state.summary, carried_so_far(state)
-        pieces = self._pieces(transcript(plan.folded, text_chars=TEXT_CHARS, part_chars=PART_CHARS))
-        for number, piece in enumerate(pieces, 1):
+        unread: Sequence[str] = transcript(plan.folded, text_chars=TEXT_CHARS, part_chars=PART_CHARS)
+        for number in itertools.count(1):
+            piece, unread = _piece(unread, bytes_max=self._room(summary, items.items))
             said = await self._asked(self._question(summary, items.items, piece), name=f"{turn}-fold-{number}")
             summary = said.summary
             items = carried(
@@ -183,20 +188,19 @@ class HistoryFold:
                 last_turn=plan.folded[-1][0],
                 options=self._options,
             )
+            if not unread:
+                break
         return summary, items
 
-    def _pieces(self, turns: Sequence[str]) -> list[str]:
-        """Turns together, as many as the summariser can read at once; one that is too long alone is cut."""
-        room = max(math.floor(self._summariser.window_tokens * self._options.chunk_share) * BYTES_PER_TOKEN, ROOM_MIN)
-        pieces, open_piece, taken = list[str](), "", 0
-        for part in (part for turn in turns for part in _parts(turn, bytes_max=room)):
-            size_bytes = len(part.encode()) + len(_BETWEEN)
-            if taken and taken + size_bytes > room:
-                pieces.append(open_piece)
-                open_piece, taken = "", 0
-            open_piece += part + _BETWEEN
-            taken += size_bytes
-        return [*pieces, open_piece]
+    def _room(self, summary: Summary, items: Sequence[Item]) -> int:
+        """Bytes of what is read at once: a share of the summariser's window, and no more than is left in it beside
+        prompt, what is known so far, and the answer."""
+        window_tokens = self._summariser.window_tokens
+        answer_tokens = min(self._summariser.max_tokens, window_tokens // 2)
+        told = self._summariser.preamble.size_bytes + told_bytes(self._question(summary, items, "")) + ENVELOPE_BYTES
+        left = (window_tokens - answer_tokens) * BYTES_PER_TOKEN - told
+        share = math.floor(window_tokens * self._options.chunk_share) * BYTES_PER_TOKEN
+        return max(min(share, left), ROOM_MIN)
 
     async def _asked(self, question: str, *, name: str) -> Proposal:
         """Raises: ProviderError, BadSummary: of the last try."""
@@ -225,18 +229,31 @@ class HistoryFold:
         )
 
 
-def _parts(turn: str, *, bytes_max: int) -> Iterator[str]:
-    """A turn in parts of ``bytes_max`` at most, each with the line that names it.
+def _piece(turns: Sequence[str], *, bytes_max: int) -> tuple[str, Sequence[str]]:
+    """Turns together, as many as may be read at once, and those that are left; one that is too long alone is cut.
 
-    Args: bytes_max: ``ROOM_MIN`` or more.
+    Args: bytes_max: within a request; ``ROOM_MIN`` or more.
     """
-    title, _, rest = turn.partition("\n")
-    data, room = rest.encode(), bytes_max - len(f"{title}{_CONTINUED}\n{_BETWEEN}".encode())
-    begin = 0
-    while begin < len(data) or not begin:
-        part = data[begin : begin + room].decode(errors="ignore")
-        yield f"{title}{_CONTINUED if begin else ''}\n{part}"
-        begin += max(len(part.encode()), 1)
+    count, room = 0, bytes_max
+    for turn in turns:
+        room -= told_bytes(turn + _BETWEEN)
+        if room < 0:
+            break
+        count += 1
+    if count:
+        return _BETWEEN.join((*turns[:count], "")), turns[count:]
+    title, _, rest = turns[0].partition("\n")
+    part = _beginning(rest, bytes_max=bytes_max - told_bytes(f"{title}\n{_BETWEEN}"))
+    later = f"{title.removesuffix(_CONTINUED)}{_CONTINUED}\n{rest[len(part) :]}"
+    return f"{title}\n{part}{_BETWEEN}", (later, *turns[1:])
+
+
+def _beginning(text: str, *, bytes_max: int) -> str:
+    part = text.encode()[:bytes_max].decode(errors="ignore")
+    while (size_bytes := told_bytes(part)) > bytes_max:
+        data = part.encode()
+        part = data[: len(data) * bytes_max // size_bytes].decode(errors="ignore")
+    return part
 
 
 class _Unheard:

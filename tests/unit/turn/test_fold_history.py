@@ -209,6 +209,21 @@ async def test_a_turn_too_long_for_its_window_is_cut_into_parts_and_nothing_is_l
     assert replaced(record).calls == len(reads)
 
 
+async def test_what_it_reads_leaves_room_for_what_is_known_so_far_and_for_its_answer() -> None:
+    items = tuple(Item(id=f"i1-{n}", kind=ItemKind.DENIAL, text='"no" ' * 40, turn=1) for n in range(20))
+    known = Summary(facts=("f" * 200,) * 20)
+    state = told(
+        *(plain(number, text=' "so"' * 800) for number in range(1, 9)), summary=known, items=items, generation=1
+    )
+    answer = says(json.dumps({"facts": known.facts}))
+    asked, model = summariser([answer] * 60, window_tokens=5_000, max_tokens=500)
+    fold = HistoryFold(asked, options=OPTIONS, limiter=anyio.CapacityLimiter(1), skills=frozenset())
+    made = replaced(await fold.record(state, STEP))
+    assert made.calls == len(model.requests) > 3
+    sizes = [len(json.dumps(request)) / 4 for request in model.requests]
+    assert 4_000 < max(sizes) <= 4_500
+
+
 async def test_a_piece_that_fails_twice_fails_the_whole() -> None:
     state = told(*(plain(number, text=" and so on" * 40) for number in range(1, 9)))
     record, _ = await fold(says("one"), says(""), says(""), state=state, window_tokens=400)
