@@ -197,5 +197,5 @@ def _may_summarise(state: ConversationState, turn: TurnState, *, options: Compac
     """At most one attempt a turn after a failure, and none while the circuit is open."""
     if turn.has_fold_failed:
         return False
-    cooled_us = state.fold_failed_us + round(options.cool_down_s * 1_000_000)
-    return state.fold_failures < options.failures_max or now_us >= cooled_us
+    since_us = now_us - state.fold_failed_us  # less than nothing after a clock was set back: nobody knows how long
+    return state.fold_failures < options.failures_max or not 0 <= since_us < round(options.cool_down_s * 1_000_000)

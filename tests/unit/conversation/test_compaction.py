@@ -181,6 +181,12 @@ def test_after_some_failures_the_summariser_is_left_alone_for_a_while() -> None:
     assert decided(broken, BETWEEN, now_us=60_000_000) is FoldReason.SUMMARY
 
 
+def test_a_failure_in_the_future_is_none_that_anybody_waits_for() -> None:
+    ahead = changed(MANY, fold_failures=2, fold_failed_us=31_536_000_000_000)
+    assert decided(ahead, BETWEEN, now_us=0) is FoldReason.SUMMARY
+    assert decided(ahead, BETWEEN, now_us=31_536_000_000_000) is None
+
+
 def test_the_turns_that_stay_are_the_last_two_and_the_running_one() -> None:
     assert [start.turn for start in kept_starts(MANY)] == [3, 4, 5]
     assert is_foldable(MANY)
