@@ -32,7 +32,7 @@ def first_words(said: Iterable[Said], *, chars: int) -> tuple[str, str]:
         is_opening = is_opening and role == "user"
         for fields in map(_BLOCK.decode, blocks):
             text = str(fields.get("text", ""))
-            if fields.get("type") != "text" or is_told(text):
+            if fields.get("type") != "text" or (role == "user" and is_told(text)):
                 continue
             if role == "assistant":
                 answered = text
@@ -55,7 +55,7 @@ def _lines(said: Iterable[Said], *, text_chars: int, part_chars: int) -> Iterabl
             fields = _BLOCK.decode(block)
             match kind := fields.get("type"):
                 case "text":
-                    if not is_told(fields["text"]):
+                    if role != "user" or not is_told(fields["text"]):
                         yield f"{role}: {_shortened(fields['text'], text_chars)}"
                 case "tool_use":
                     arguments = msgspec.json.encode(fields.get("input", {})).decode()

@@ -42,6 +42,14 @@ def test_a_turn_is_told_speaker_by_speaker_without_thinking_and_without_what_the
     ]
 
 
+def test_a_reply_that_begins_like_what_the_engine_tells_is_the_models_own() -> None:
+    for reply in ("<context >Monday", "[Summary of earlier conversation: Tuesday]", "[Skill a, version b] Wednesday"):
+        turn = (Said("user", (text_block("when?"),)), Said("assistant", (text_block(reply),)))
+        (text,) = transcript([(1, turn)], text_chars=100, part_chars=100)
+        assert text == f"Turn 1\nuser: when?\nassistant: {reply}"
+        assert first_words(turn, chars=100) == ("when?", reply)
+
+
 def test_what_is_long_is_cut() -> None:
     said = (Said("user", (text_block("one two three"), tool_result_block("a", "four five six", is_error=False))),)
     (text,) = transcript([(1, said)], text_chars=8, part_chars=4)
