@@ -143,11 +143,12 @@ def _folded_first(
 ) -> Step:
     """What has to happen to the view before the model is asked; the step itself when nothing has.
 
-    A call that was lost is asked again as it was, unless its host said that it does not fit.
+    A call that was lost is asked again as it was, unless its host said that it does not fit, or the view was replaced
+    since, after which it may still be too long.
     """
     turn = state.turn
     assert turn is not None, "the model is asked within a turn"
-    if turn.call and not turn.is_too_long:
+    if turn.call and not turn.is_too_long and state.is_measured:
         return step
     view_bytes = state.view.size_bytes + pending_bytes(state, step.joined)
     tokens = next_request_tokens(state, view_bytes, bytes_per_token=folding.window.bytes_per_token)
