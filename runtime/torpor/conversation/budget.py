@@ -51,9 +51,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     policies_tokens: Amount = 0
     headroom_tokens: Amount = 0
     messages_max: Amount = 0
-    """User messages and replies that stay verbatim; 0 for no limit."""
+    """User messages and replies before older turns are folded; the last two turns stay. 0 for no limit."""
     exchanges_max: Amount = 0
-    """User messages with their replies that stay verbatim; 0 for no limit."""
+    """Turns before older ones are folded; the last two stay. 0 for no limit."""
 
     def allotment(self, name: str) -> int:
         """Tokens granted to ``name`` of ``SECTIONS``; 0 for no cap of its own."""
