@@ -1,7 +1,8 @@
 """A server that is killed at any point loses nothing, repeats nothing and lies to nobody.
 
 Every run goes through the same scenario and is killed a few times on the way; see ``tests.support.kill_run``. The
-points come from the code, so a new kind of record or frame has to be reached here before this passes again.
+points come from the code, so a new kind of record, frame or job write has to be reached here before this passes again.
+A sample of them is killed at whenever the tests run, all of them in the soak.
 """
 
 import random
@@ -15,21 +16,37 @@ from tests.support.fault_points import fault_points
 from tests.support.kill_run import KillRun
 from tests.support.server_process import Fault
 
-TOOLS = ("dig_out", "look_up", "pay_blindly", "pay_keyed", "pay_probed", "pay_slowly")
-POINTS = fault_points(TOOLS)
+TOOLS = (
+    "dig_out",
+    "load_skill",
+    "look_up",
+    "pay_blindly",
+    "pay_keyed",
+    "pay_probed",
+    "pay_slowly",
+    "read_earlier",
+)
+UNREACHED = {
+    "put_back_job.before": "only a stop in peace puts back what it cuts off, and it waits for the visitors",
+    "put_back_job.after": "likewise; tests/e2e/test_kill_jobs.py stops a server in the middle of a job",
+}
+"""Points that this scenario cannot pass, and why."""
+POINTS = tuple(point for point in fault_points(TOOLS) if point not in UNREACHED)
 ONLY_AFTER = {
-    "append.lost:attempt_started": Fault(point="delta.flush"),
-    "append.after:attempt_started": Fault(point="delta.flush"),
+    "append.lost:attempt_started.call_model": Fault(point="delta.flush"),
+    "append.after:attempt_started.call_model": Fault(point="delta.flush"),
+    "append.lost:attempt_started.run_tools": Fault(point="tool.end:pay_keyed"),
+    "append.after:attempt_started.run_tools": Fault(point="tool.end:pay_keyed"),
     "probe.start": Fault(point="tool.end:pay_probed"),
     "probe.end": Fault(point="tool.start:pay_probed"),
 }
 """Points that only a recovery reaches, and where to be killed before."""
 AT_ONCE = 2
 """Runs side by side."""
-SHARES = 6
-"""Tests among which the points are dealt out."""
-LONG_SHARES = 12
-"""The same where each run takes long."""
+SHARES = 12
+"""Parts among which the points are dealt out."""
+SAMPLED = 2
+"""Of these, those that are no matter for the soak."""
 
 
 class Campaign:
@@ -45,9 +62,9 @@ class Campaign:
         kills: int,
         conversations: int = 1,
     ) -> None:
-        """Args: passed: how often an undisturbed server passes each point.  kills: in one run, at most."""
+        """Args: passed: how often an undisturbed conversation passes each point.  kills: in one run, at most."""
         self._folder = folder
-        self._passed = dict(passed)
+        self._passed = {point: times * conversations for point, times in passed.items()}
         self._chance = random.Random(seed)
         self._kills = kills
         self._conversations = conversations
@@ -100,46 +117,42 @@ class Campaign:
 
 
 @pytest.fixture(scope="module")
-async def passed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, int]]:
-    """How often a server passes each point when nobody kills it, by the number of conversations."""
-    return {many: await undisturbed(tmp_path_factory, conversations=many) for many in (1, 20)}
-
-
-async def undisturbed(tmp_path_factory: pytest.TempPathFactory, *, conversations: int) -> dict[str, int]:
-    run = KillRun(tmp_path_factory.mktemp("calm") / "run", conversations=conversations)
+async def passed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """How often a server with one conversation passes each point when nobody kills it."""
+    run = KillRun(tmp_path_factory.mktemp("calm") / "run")
     await run.survive([])
     assert run.faults() == []
     return run.passed
 
 
 async def test_the_scenario_passes_every_point_that_no_recovery_is_needed_for(
-    passed: dict[int, dict[str, int]],
+    passed: dict[str, int],
 ) -> None:
-    assert set(POINTS) - set(passed[1]) == set(ONLY_AFTER)
+    assert set(POINTS) - set(passed) == set(ONLY_AFTER)
+    assert UNREACHED.keys() & passed.keys() == set()
 
 
-def dealt(share: int, *, of: int = SHARES, seed: int) -> list[str]:
-    """One of so many parts of the points, shuffled."""
-    return random.Random(seed).sample(POINTS, len(POINTS))[share::of]
+def dealt(share: int, *, seed: int) -> list[str]:
+    """One part of the points, shuffled."""
+    return random.Random(seed).sample(POINTS, len(POINTS))[share::SHARES]
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize(
+    "share", [*range(SAMPLED), *(pytest.param(share, marks=pytest.mark.soak) for share in range(SAMPLED, SHARES))]
+)
 async def test_a_server_killed_at_any_point_loses_nothing_and_repeats_nothing(
-    passed: dict[int, dict[str, int]], tmp_path: Path, share: int
+    passed: dict[str, int], tmp_path: Path, share: int
 ) -> None:
     points = dealt(share, seed=1)
-    campaign = Campaign(tmp_path, points, passed=passed[1], seed=share, kills=4)
+    campaign = Campaign(tmp_path, points, passed=passed, seed=share, kills=4)
     await campaign.fight()
     assert campaign.faults == []
     assert campaign.reached >= set(points)
 
 
-@pytest.mark.parametrize("share", range(2))
-async def test_twenty_conversations_at_once_survive_every_kill(
-    passed: dict[int, dict[str, int]], tmp_path: Path, share: int
-) -> None:
-    points = dealt(share, of=LONG_SHARES, seed=2)
-    campaign = Campaign(tmp_path, points, passed=passed[20], seed=share, kills=3, conversations=20)
+async def test_twenty_conversations_at_once_survive_every_kill(passed: dict[str, int], tmp_path: Path) -> None:
+    points = dealt(0, seed=2)[:3]
+    campaign = Campaign(tmp_path, points, passed=passed, seed=2, kills=3, conversations=20)
     await campaign.fight()
     assert campaign.faults == []
     assert campaign.reached >= set(points)
@@ -157,18 +170,25 @@ async def test_a_step_that_kills_its_process_three_times_ends_its_turn_and_nothi
     assert [turn.code for turn in run.turns() if turn.code] == ["crashed", "model_unavailable"]
 
 
+async def test_a_summary_that_kills_its_process_three_times_is_given_up_and_its_turn_goes_on(tmp_path: Path) -> None:
+    run = KillRun(tmp_path / "run")
+    plan = [Fault(point="summary.start")] * 3
+    assert await run.survive(plan) == plan
+    assert run.faults() == []
+    assert [turn.code for turn in run.turns() if turn.code] == ["model_unavailable"]
+    assert run.fold_failures() == ["crashed"]
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("share", range(LONG_SHARES))
+@pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("seed", range(100, 108))
 @pytest.mark.parametrize("conversations", [1, 20])
 async def test_every_point_is_survived_at_many_occurrences(
-    passed: dict[int, dict[str, int]], tmp_path: Path, share: int, seed: int, conversations: int
+    passed: dict[str, int], tmp_path: Path, share: int, seed: int, conversations: int
 ) -> None:
-    points = dealt(share, of=LONG_SHARES, seed=seed)
+    points = dealt(share, seed=seed)
     kills = 1 + seed % 4
-    campaign = Campaign(
-        tmp_path, points, passed=passed[conversations], seed=seed, kills=kills, conversations=conversations
-    )
+    campaign = Campaign(tmp_path, points, passed=passed, seed=seed, kills=kills, conversations=conversations)
     await campaign.fight()
     assert campaign.faults == []
     assert campaign.reached >= set(points)

@@ -100,6 +100,16 @@ def _projection_faults(event: Line, record: Record) -> Iterator[str]:
             expected |= {"call_id": record["call_id"], "name": record["name"], "effect": record["effect"]}
         case "tool_finished" | "late_result":
             expected |= {"call_id": record["call_id"], "name": record["name"], "outcome": record["outcome"]}
+        case "context_changed":
+            expected |= {"version": record["version"], "context": record["context"]}
+        case "skill_loaded":
+            expected |= {"skill": record["skill"]}
+        case "context_replaced":
+            expected |= {name: record[name] for name in ("reason", "generation", "turns")}
+        case "compaction_failed" | "live_context_failed":
+            expected |= {"code": record["code"], "detail": record["detail"]}
+        case "live_context_replaced":
+            expected |= {"words": record["words"]}
         case "turn_cancelled":
             expected |= {"reason": record["reason"], "text": text_of(record.get("partial", []))}
         case "turn_failed":

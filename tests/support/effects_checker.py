@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.aside_checker import digest_of, live_block
+from tests.support.fold_checker import canonical, fold_before, view_faults
 from tests.support.journal_checker import Account, Call, Journal
 from tests.support.request_rules import violations
 
-READS = frozenset({"look_up", "dig_out"})
+OF_THE_ENGINE = frozenset({"load_skill", "read_earlier"})
+"""Reads that keep no book."""
+READS = frozenset({"look_up", "dig_out"}) | OF_THE_ENGINE
 ASKED_OR_KEYED = frozenset({"pay_keyed", "pay_probed"})
 """Writes whose interrupted calls have a way to be settled: they are never left unknown by a crash."""
 
@@ -71,7 +75,7 @@ def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Itera
     expected = {"succeeded", "never_started", "interrupted" if call.name in READS else "unknown"}
     if call.outcome not in expected:
         yield f"{where}: is {call.outcome}, expected one of {sorted(expected)}"
-    if call.outcome == "succeeded":
+    if call.outcome == "succeeded" and call.name not in OF_THE_ENGINE:
         if not run or run[0] not in did.started:
             yield f"{where}: its result names run {run}, the book knows {did.started}"
         elif did.started[-1] != run[0]:
@@ -95,14 +99,18 @@ def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Itera
 def model_faults(
     journals: dict[str, Journal], accounts: dict[str, Account], log: Iterable[dict[str, Any]]
 ) -> Iterator[str]:
-    """Every request that was made again after its reply was durable, that differs from the journal, or is invalid."""
+    """Every request that was made again after its reply was durable, that differs from the journal, or is invalid.
+
+    What works beside conversations is in no journal as it was sent; its requests have to be valid, and no more.
+    """
     started: dict[str, list[dict[str, Any]]] = defaultdict(list)
     ended = set()
     for line in log:
         if line["what"] == "ended":
             ended.add(line["run"])
             continue
-        started[line["link"]].append(line)
+        if line.get("purpose", "model") == "model":
+            started[line["link"]].append(line)
         for violation in violations(line["body"]):
             yield f"request {line['run']}: {violation}"
         if _link_of(line["body"]["messages"]) != line["link"]:
@@ -113,7 +121,7 @@ def model_faults(
             for reply in turn.replies:
                 yield from _reply_faults(f"{path} call {reply['call']}", turn.requests, reply, started, ended)
             for request in turn.requests:
-                yield from _request_faults(path, request, account, started, bodies)
+                yield from _request_faults(journals[path], request, account, started, bodies)
 
 
 def _reply_faults(
@@ -132,38 +140,42 @@ def _reply_faults(
 
 
 def _request_faults(
-    path: str,
+    journal: Journal,
     request: dict[str, Any],
     account: Account,
     started: dict[str, list[dict[str, Any]]],
     bodies: dict[str, dict[str, Any]],
 ) -> Iterator[str]:
+    fold = fold_before(account, request["seq"])
+    live = live_block(journal, account, request)
+    if request.get("live", "") != digest_of(live):
+        yield f"{journal.path} call {request['call']}: names another live context than its turn"
     for line in started.get(request["link"], ()):
-        if line["preamble"] != request["preamble"]:
-            continue  # asked while its commit was under way, which a kill undid
-        where = f"{path} request {line['run']}"
+        body = bodies.get(line["preamble"], {})
         rest = {name: value for name, value in line["body"].items() if name != "messages"}
-        if rest != bodies.get(line["preamble"]):
+        lived = rest.get("system", [])[len(body.get("system", [])) :]
+        if line["preamble"] != request["preamble"] or digest_of(lived) != request.get("live", ""):
+            continue  # asked while its commit was under way, which a kill undid
+        where = f"{journal.path} request {line['run']}"
+        if rest != body | ({"system": [*body.get("system", []), *live]} if live else {}):
             yield f"{where}: what stands before the messages is not what the journal holds"
         said = [
-            (message["role"], _canonical(block)) for message in line["body"]["messages"] for block in message["content"]
+            (message["role"], canonical(block)) for message in line["body"]["messages"] for block in message["content"]
         ]
+        yield from (f"{where}: {fault}" for fault in view_faults(account, request, said))
         for message, seq in account.taken_at.items():
             turn = account.turns[account.turn_of[message]]
-            if turn.end == "refused" and turn.number != request["turn"]:
-                continue  # taken out of the view with its turn
-            held = {("user", _canonical(block)) for block in account.messages[message]["blocks"]}
+            if (turn.end == "refused" and turn.number != request["turn"]) or turn.number < fold["kept_from"]:
+                continue  # taken out of the view with its turn, or folded
+            held = {("user", canonical(block)) for block in account.messages[message]["blocks"]}
             if seq <= request["seq"] and not held <= set(said):
                 yield f"{where}: lacks message {message}"
         for call in account.calls.values():
             if call.finished is None or call.finished["seq"] > request["seq"]:
                 continue
-            if said.count(("user", _canonical(call.finished["block"]))) != 1:
-                yield f"{where}: does not hold the result of call {call.id} once, as it is in the journal"
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            expected = 0 if call.turn < fold["kept_from"] else 1
+            if said.count(("user", canonical(call.finished["block"]))) != expected:
+                yield f"{where}: does not hold the result of call {call.id} {expected} times, as it is in the journal"
 
 
 def _of_kind(journal: Journal, kind: str) -> list[dict[str, Any]]:
@@ -175,5 +187,5 @@ def _link_of(messages: list[dict[str, Any]]) -> str:
     link = b""
     for message in messages:
         for block in message["content"]:
-            link = hashlib.sha256(link + _canonical([message["role"], block]).encode()).digest()
+            link = hashlib.sha256(link + canonical([message["role"], block]).encode()).digest()
     return link.hex()

@@ -1,19 +1,42 @@
 """Places at which a server is stopped dead, listed from the code, and the trap that holds it there.
 
 A point is a string: where, and for what. Kinds of records come from the union of the journal, frames from the union of
-the wire, so a kind that is added gets its points here without anybody's doing, and a suite that has to reach every
-point fails until it reaches the new ones.
+the wire, what is written of jobs from their store's contract, so a kind that is added gets its points here without
+anybody's doing, and a suite that has to reach every point fails until it reaches the new ones.
 """
 
 import signal
 from collections import Counter
 from typing import Any, Final, NoReturn, Protocol, get_args
 
+from tests.support.side_model import LIVE, SUMMARY, TURN
 from torpor.records.frames import AnyServerFrame
-from torpor.records.journal import JournalRecord
+from torpor.records.journal import AttemptStarted, JournalRecord, StepKind
+from torpor.store.job_contract import JobStore
 
-RECORD_KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in get_args(JournalRecord))
-FRAME_TAGS: Final = tuple(str(frame.__struct_config__.tag) for frame in get_args(AnyServerFrame))
+
+def name_of(record: JournalRecord) -> str:
+    """As it stands in ``RECORD_NAMES``."""
+    kind = _tag_of(type(record))
+    return f"{kind}.{record.step}" if isinstance(record, AttemptStarted) else kind
+
+
+def _tag_of(struct: Any) -> str:
+    return str(struct.__struct_config__.tag)
+
+
+RECORD_NAMES: Final = tuple(
+    name
+    for kind in get_args(JournalRecord)
+    for name in ([f"attempt_started.{step}" for step in StepKind] if kind is AttemptStarted else [_tag_of(kind)])
+)
+"""Kinds of records; an attempt goes by its step, since each of them begins again in a way of its own."""
+FRAME_TAGS: Final = tuple(_tag_of(frame) for frame in get_args(AnyServerFrame))
+JOB_WRITES: Final = tuple(
+    sorted(name for name in vars(JobStore) if name.endswith("_job") and not name.startswith("find"))
+)
+PURPOSES: Final = (TURN, SUMMARY, LIVE)
+"""What a model is asked for."""
 
 
 def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
@@ -23,9 +46,9 @@ def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
     moment. ``append.handed``: it may or may not be durable. ``append.after``: it is, and nobody has been told.
     """
     return (
-        *(f"append.lost:{kind}" for kind in RECORD_KINDS),
+        *(f"append.lost:{name}" for name in RECORD_NAMES),
         "append.handed",
-        *(f"append.after:{kind}" for kind in RECORD_KINDS),
+        *(f"append.after:{name}" for name in RECORD_NAMES),
         "snapshot.before",
         "snapshot.after",
         "blob.before",
@@ -34,9 +57,11 @@ def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
         *(f"tool.end:{name}" for name in tools),
         "probe.start",
         "probe.end",
-        "model.start",
-        "model.end",
+        *(f"{purpose}.start" for purpose in PURPOSES),
+        *(f"{purpose}.end" for purpose in PURPOSES),
         "delta.flush",
+        *(f"{name}.before" for name in JOB_WRITES),
+        *(f"{name}.after" for name in JOB_WRITES),
         *(f"frame:{tag}" for tag in FRAME_TAGS),
     )
 

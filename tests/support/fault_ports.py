@@ -1,18 +1,21 @@
 """The ports of a server with a trap before and behind everything that acts on the outside."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 import anyio
 import msgspec
 
-from tests.support.fault_points import Trap
+from tests.support.fault_points import JOB_WRITES, Trap, name_of
+from tests.support.side_model import purpose_of
 from torpor.bus.contract import Bus
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.records.events import Delta
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import Blobs, Snapshot, Store, Ticket
+from torpor.store.job_contract import JobStore
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult
 
 STALL_S: Final = 0.03
@@ -32,14 +35,14 @@ class _Around:
 
 class _Store(_Around):
     def append(self, key: ConversationKey, *, records: tuple[JournalRecord, ...], **rest: Any) -> Ticket:
-        kinds = sorted({str(record.__struct_config__.tag) for record in records})
-        passed = [self._trap.is_here(f"append.lost:{kind}") for kind in kinds]
+        names = sorted({name_of(record) for record in records})
+        passed = [self._trap.is_here(f"append.lost:{name}") for name in names]
         if any(passed):
             asyncio.get_running_loop().call_later(STALL_S, self._trap.hold)
             return _NeverDurable()
         ticket = self._port.append(key, records=records, **rest)
         self._trap.reach("append.handed")
-        return _Ticket(ticket, tuple(f"append.after:{kind}" for kind in kinds), self._trap)
+        return _Ticket(ticket, tuple(f"append.after:{name}" for name in names), self._trap)
 
     async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
         self._trap.reach("snapshot.before")
@@ -85,9 +88,10 @@ class _Bus(_Around):
 
 class _Model(_Around):
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
-        self._trap.reach("model.start")
+        purpose = purpose_of(request)
+        self._trap.reach(f"{purpose}.start")
         reply: ModelReply = await self._port.reply(request, sink)
-        self._trap.reach("model.end")
+        self._trap.reach(f"{purpose}.end")
         return reply
 
 
@@ -103,6 +107,20 @@ class _Toolbox(_Around):
         result: ToolResult | None = await self._port.probe(name, arguments, context)
         self._trap.reach("probe.end")
         return result
+
+
+class _Jobs(_Around):
+    def __getattr__(self, name: str) -> Any:
+        return self._trapped(name) if name in JOB_WRITES else super().__getattr__(name)
+
+    def _trapped(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def write(*place: Any, **rest: Any) -> Any:
+            self._trap.reach(f"{name}.before")
+            answer = await getattr(self._port, name)(*place, **rest)
+            self._trap.reach(f"{name}.after")
+            return answer
+
+        return write
 
 
 def trapped_store(store: Store, trap: Trap) -> Store:
@@ -123,3 +141,7 @@ def trapped_model(model: Model, trap: Trap) -> Model:
 
 def trapped_toolbox(toolbox: Toolbox, trap: Trap) -> Toolbox:
     return cast("Toolbox", _Toolbox(toolbox, trap))
+
+
+def trapped_jobs(jobs: JobStore, trap: Trap) -> JobStore:
+    return cast("JobStore", _Jobs(jobs, trap))

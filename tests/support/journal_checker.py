@@ -25,6 +25,10 @@ PUBLIC_KINDS = {
     "tool_finished": "tool.finished",
     "context_changed": "context.changed",
     "skill_loaded": "skill.loaded",
+    "context_replaced": "context.replaced",
+    "compaction_failed": "compaction.failed",
+    "live_context_replaced": "live_context.replaced",
+    "live_context_failed": "live_context.failed",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",
     "turn_cancelled": "turn.cancelled",
@@ -38,6 +42,18 @@ TURN_ENDS = {
     "turn_failed": "failed",
     "turn_refused": "refused",
 }
+OUTSIDE_TURNS = frozenset(
+    {
+        "conversation_created",
+        "preamble_changed",
+        "context_changed",
+        "flags_pinned",
+        "live_context_ordered",
+        "live_context_replaced",
+        "live_context_failed",
+    }
+)
+"""Records that belong to no turn."""
 _NAMED = re.compile(r"\bm\d+\b")
 
 
@@ -56,6 +72,8 @@ class Journal:
     due_us: int | None = None
     quarantine: str = ""
     snapshot_seq: int = 0
+    jobs: list[str] = field(default_factory=list)
+    """Ids of those that are not done, dead letters among them."""
 
 
 @dataclass(kw_only=True)
@@ -91,6 +109,9 @@ class Turn:
     replies: list[Record] = field(default_factory=list)
     requests: list[Record] = field(default_factory=list)
     attempts_max: int = 1
+    fold_attempts_max: int = 0
+    live: int = 0
+    """Sequence number of the record whose live context its requests hold; 0 for none."""
 
     @property
     def answer(self) -> str:
@@ -114,6 +135,10 @@ class Account:
     """Message id to the turn that took it."""
     taken_at: dict[str, int] = field(default_factory=dict)
     """Message id to the seq of the record that took it."""
+    folds: list[Record] = field(default_factory=list)
+    folds_failed: list[Record] = field(default_factory=list)
+    skills: list[Record] = field(default_factory=list)
+    """Of each that was loaded."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -166,6 +191,7 @@ def _read(connection: sqlite3.Connection, row: sqlite3.Row) -> Journal:
         due_us=row["due_us"],
         quarantine=row["quarantine"],
         snapshot_seq=snapshot["seq"] if snapshot else 0,
+        jobs=[job["id"] for job in connection.execute("SELECT id FROM jobs WHERE number = ?", number)],
     )
 
 
@@ -182,14 +208,14 @@ def account_of(journal: Journal) -> Account:
         elif kind == "turn_prepared":
             if open_turn is not None:
                 account.faults.append(f"{where}: turn {open_turn.number} has not ended")
-            open_turn = Turn(number=record["turn"], messages=[])
+            open_turn = Turn(number=record["turn"], messages=[], live=record.get("live", 0))
             if record["turn"] != len(account.turns) + 1:
                 account.faults.append(f"{where}: turn {record['turn']} follows {len(account.turns)} turns")
             account.turns[record["turn"]] = open_turn
             _take(account, open_turn, record, record["messages"])
         elif kind == "late_result":
             _late(account, record, where)
-        elif kind not in {"conversation_created", "preamble_changed", "context_changed", "flags_pinned"}:
+        elif kind not in OUTSIDE_TURNS:
             if open_turn is None or open_turn.number != record.get("turn", 0):
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
                 continue
@@ -229,8 +255,16 @@ def _in_turn(account: Account, turn: Turn, record: Record, where: str) -> None:
             _once(account, record, "started", where)
         case "tool_finished":
             _once(account, record, "finished", where)
+        case "attempt_started" if record["step"] == "compact":
+            turn.fold_attempts_max = max(turn.fold_attempts_max, record["attempt"])
         case "attempt_started":
             turn.attempts_max = max(turn.attempts_max, record["attempt"])
+        case "context_replaced":
+            account.folds.append(record)
+        case "compaction_failed":
+            account.folds_failed.append(record)
+        case "skill_loaded":
+            account.skills.append(record)
         case "turn_finished" | "turn_cancelled" | "turn_failed" | "turn_refused":
             _all_settled(account, turn, where)
             turn.end, turn.code = TURN_ENDS[record["kind"]], record.get("code", "")

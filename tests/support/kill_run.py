@@ -18,15 +18,22 @@ from typing import Any
 
 import anyio
 
+from tests.support.aside_checker import context_faults, flag_faults, live_faults, skill_faults
 from tests.support.client_checker import client_faults
 from tests.support.effects_checker import deeds_of, effect_faults, lines_of, model_faults
+from tests.support.fold_checker import fold_faults
 from tests.support.gate import Gate, open_gate
 from tests.support.journal_checker import Turn, account_of, answer_faults, journal_faults, read_journals
 from tests.support.server_process import Fault, ServerProcess, server_process
+from tests.support.side_model import MUDDLED
 from tests.support.visitor import Visitor
+from torpor.cli.folders import blobs_folder
 from torpor.client.options import ClientOptions
 from torpor.client.torpor_client import TorporClient
+from torpor.operations.audit import verdict_on
 from torpor.operations.logs import LogOptions, configure_logs
+from torpor.store.blobs import LocalBlobs
+from torpor.store.sqlite.auditing import open_to_audit
 
 HOME = Path(__file__).parent / "kill_home"
 DEADLINE_S = 90.0
@@ -37,6 +44,7 @@ def make_home(home: Path) -> None:
     """An agent home whose tools keep a book, and whose model waits for marks in its folder of what is released."""
     shutil.copytree(HOME, home)
     (home / "released").mkdir()
+    (home / MUDDLED).mkdir()
 
 
 class KillRun:
@@ -46,7 +54,9 @@ class KillRun:
         self.folder = folder
         self.home = folder / "home"
         self._released = self.home / "released"
-        self._database = folder / "data" / "torpor.db"
+        self._data = folder / "data"
+        self._database = self._data / "torpor.db"
+        self._unverified: list[str] = []
         self._conversations = conversations
         self.passed: dict[str, int] = {}
         """How often the last server passed each point."""
@@ -72,14 +82,31 @@ class KillRun:
                         assert fault is not None
                         reached.append(fault)
                         await server.kill()
+                    await self._verify()
                     self._prepare_next(gate)
                 tasks.cancel_scope.cancel()
+        await self._verify()
         return reached
+
+    async def _verify(self) -> None:
+        """As ``torpor verify --all`` does it, whatever the last server left."""
+        blobs = LocalBlobs(blobs_folder(self._data), in_threads=False)
+        with open_to_audit(self._data) as reader:
+            for key in reader.keys():  # noqa: SIM118  it is no dictionary
+                verdict = await verdict_on(reader, key, blobs=blobs)
+                if verdict.difference:
+                    self._unverified.append(f"after life {self._lives}: {verdict}")
 
     def turns(self) -> list[Turn]:
         """Every turn of every conversation, in order."""
         journals = read_journals(self._database)
         return [turn for journal in journals.values() for turn in account_of(journal).turns.values()]
+
+    def fold_failures(self) -> list[str]:
+        """Why summaries could not be made, but for those that were no summaries."""
+        accounts = map(account_of, read_journals(self._database).values())
+        codes = [record["code"] for account in accounts for record in account.folds_failed]
+        return [code for code in codes if code != "bad_summary"]
 
     def faults(self) -> list[str]:
         """What the judges find."""
@@ -92,6 +119,14 @@ class KillRun:
         found += effect_faults(accounts, deeds_of(book))
         found += model_faults(journals, accounts, model)
         found += client_faults(journals, accounts, client)
+        skill = (self.home / "skills" / "counting-money" / "SKILL.md").read_bytes()
+        for path, journal in journals.items():
+            found += fold_faults(path, accounts[path])
+            found += live_faults(journal, model)
+            found += flag_faults(journal)
+            found += context_faults(journal, client)
+            found += skill_faults(path, accounts[path], file=skill)
+        found += self._unverified
         if len(journals) != self._conversations:
             found.append(f"{len(journals)} conversations are left, expected {self._conversations}")
         return found
@@ -128,12 +163,15 @@ class KillRun:
         return held
 
     def _prepare_next(self, gate: Gate) -> None:
-        """Let nobody in, let nobody who waits wait on, and give the agent another system prompt."""
+        """Let nobody in, let nobody who waits wait on, give the agent another system prompt and turn the flag."""
         gate.shut()
         (self._released / "everything").touch()
-        agent = self.home / "config" / "agents" / "clerk.toml"
+        agent = self.home / "config" / "agents" / "keeper.toml"
         text = agent.read_text().replace(f"Edition {self._lives - 1}.", f"Edition {self._lives}.")
         agent.write_text(text)
+        flags = self.home / "config" / "flags.toml"
+        text = flags.read_text()
+        flags.write_text(text.replace("false", "true") if "false" in text else text.replace("true", "false"))
 
     async def _visit(self, url: str, token: str) -> None:
         with (self.folder / "client.jsonl").open("a", encoding="utf-8") as log:

@@ -23,10 +23,18 @@ import msgspec
 
 import torpor.gateway.server
 from tests.support.fault_points import Announce, Trap
-from tests.support.fault_ports import trapped_blobs, trapped_bus, trapped_model, trapped_store, trapped_toolbox
+from tests.support.fault_ports import (
+    trapped_blobs,
+    trapped_bus,
+    trapped_jobs,
+    trapped_model,
+    trapped_store,
+    trapped_toolbox,
+)
 from tests.support.logging_model import LoggingModel
 from tests.support.obedient_model import ObedientModel
 from tests.support.recordings import replaying_model
+from tests.support.side_model import SideModel
 from torpor.app import Wrapping, running
 from torpor.gateway.outbox import Outbox
 from torpor.model.contract import Model
@@ -34,8 +42,8 @@ from torpor.settings import read_settings
 from torpor.store.contract import Store
 
 MODELS: dict[str, Callable[[Path], Model]] = {
-    "obedient": lambda home: LoggingModel(ObedientModel(home), home),
-    "obedient-unlogged": ObedientModel,
+    "obedient": lambda home: LoggingModel(SideModel(ObedientModel(home), home), home),
+    "obedient-unlogged": lambda home: SideModel(ObedientModel(home), home),
     "replaying": lambda home: LoggingModel(replaying_model(home), home),
     "replaying-unlogged": replaying_model,
 }
@@ -88,6 +96,7 @@ async def serve(arguments: argparse.Namespace, announce: Announce) -> None:
         bus=lambda bus: trapped_bus(bus, trap),
         model=lambda _: trapped_model(model, trap),
         toolbox=lambda toolbox: trapped_toolbox(toolbox, trap),
+        jobs=lambda jobs: trapped_jobs(jobs, trap),
     )
     settings = read_settings(arguments.home, os.environ)
     with (

@@ -1,7 +1,7 @@
 """A log of every request around any model.
 
-The log outlives the process; a line is a request with its body, or the end of one. Each request has a run of its own,
-which the reply carries as its request id.
+The log outlives the process; a line is a request with its body and what it is for, or the end of one with what was
+said. Each request has a run of its own, which the reply carries as its request id.
 """
 
 import json
@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from tests.support.side_model import purpose_of
+from torpor.conversation.publish import text_of
 from torpor.conversation.view import request_body
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 
@@ -35,9 +37,10 @@ class LoggingModel:
         run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
         body = json.loads(request_body(request.preamble, request.view, live=request.live))
         digest, link = request.preamble.digest, request.view.link.hex()
-        self._note(what="started", run=run, call=request.call, preamble=digest, link=link, body=body)
+        purpose = purpose_of(request)
+        self._note(what="started", run=run, call=request.call, purpose=purpose, preamble=digest, link=link, body=body)
         reply = await self._model.reply(request, sink)
-        self._note(what="ended", run=run)
+        self._note(what="ended", run=run, said=text_of(reply.blocks))
         return msgspec.structs.replace(reply, request_id=run)
 
     def _note(self, **line: Any) -> None:

@@ -32,6 +32,8 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "pay_keyed": {"amount": 3},
     "pay_probed": {"amount": 4},
     "pay_blindly": {"amount": 5},
+    "load_skill": {"name": "counting-money"},
+    "read_earlier": {"first_turn": 1},
 }
 
 

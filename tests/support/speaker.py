@@ -5,6 +5,7 @@ for what the client hears, never for time. What is sent and heard goes into a lo
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from torpor.records.journal import WhenBusy
 
 FINISHED = "finished"
 CANCELLED = "cancelled"
+WORDS = "please do as it says \N{WAVING HAND SIGN}"
 Log = Callable[[dict[str, Any]], None]
 
 
@@ -51,6 +53,8 @@ class Follower:
         """Number of the last event."""
         self._tools_started = set[tuple[int | None, str]]()
         self._tools_late = set[tuple[int | None, str]]()
+        self.count = Counter[type[AnyEvent]]()
+        """Events so far, by kind."""
 
     async def follow(self, cursor: Cursor | None) -> None:
         """Take items for ever."""
@@ -93,6 +97,7 @@ class Follower:
 
     def _take(self, event: AnyEvent) -> None:
         self.seen = event.event
+        self.count[type(event)] += 1
         match event:
             case TurnStartedEvent():
                 self._turn_of.update(dict.fromkeys(event.messages, event.turn))
@@ -120,13 +125,24 @@ class Speaker:
     """One conversation of one client; its messages are numbered from ``number`` hundred and one."""
 
     def __init__(
-        self, client: TorporClient, conversation: str, *, home: Path, log: Log = lambda _: None, number: int = 0
+        self,
+        client: TorporClient,
+        conversation: str,
+        *,
+        home: Path,
+        log: Log = lambda _: None,
+        number: int = 0,
+        agent: str = "",
+        words: str = WORDS,
     ) -> None:
+        """Args: agent: that the first message asks for.  words: in every message that has no others."""
         self.client = client
         self.conversation = conversation
         self.heard = Follower(client, conversation, name="speaker", log=log)
         self._released = home / "released"
         self._log = log
+        self._agent = agent
+        self._words = words
         self._number = 100 * number
 
     async def say(
@@ -135,7 +151,7 @@ class Speaker:
         *,
         when_busy: WhenBusy = WhenBusy.QUEUE,
         ends: tuple[str, ...] = (FINISHED,),
-        words: str = "please do as it says \N{WAVING HAND SIGN}",
+        words: str = "",
     ) -> str:
         """Send a message and return its id once it is accepted.
 
@@ -144,10 +160,12 @@ class Speaker:
         self._number += 1
         message = f"m{self._number}"
         wish = f"[{message}: {doing}]" if doing else f"[{message}]"
-        text = f"{self.conversation} says: {words} {wish}"
+        text = f"{self.conversation} says: {words or self._words} {wish}"
         note = {"path": path_of(self.conversation), "id": message}
         self._log(note | {"what": "sent", "text": text, "ends": ends})
-        receipt = await self.client.send(self.conversation, text, message_id=MessageId(message), when_busy=when_busy)
+        receipt = await self.client.send(
+            self.conversation, text, message_id=MessageId(message), when_busy=when_busy, agent=self._agent
+        )
         self._log(note | {"what": "accepted", "event": receipt.event})
         return message
 

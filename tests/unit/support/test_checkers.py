@@ -254,10 +254,12 @@ def test_a_journal_is_read_as_other_programs_read_it(tmp_path: Path) -> None:
         CREATE TABLE journal (position INTEGER PRIMARY KEY, number, first_seq, last_seq, last_event, records);
         CREATE TABLE receipts (number, message_id, receipt);
         CREATE TABLE snapshots (number, seq);
+        CREATE TABLE jobs (number, id);
         INSERT INTO conversations VALUES (1, 'default', 'ann', 'c1', 2, 1, NULL, '');
         INSERT INTO journal VALUES (1, 1, 1, 2, 1, '[{"seq":1},{"seq":2}]');
         INSERT INTO receipts VALUES (1, 'm1', '{"event":1}');
         INSERT INTO snapshots VALUES (1, 2);
+        INSERT INTO jobs VALUES (1, 'live');
         """
     )
     database.commit()
@@ -266,3 +268,4 @@ def test_a_journal_is_read_as_other_programs_read_it(tmp_path: Path) -> None:
     assert (journal.path, journal.head, journal.batches) == (PATH, (2, 1), [(1, 2, 1, 2)])
     assert (journal.records, journal.receipts) == ([{"seq": 1}, {"seq": 2}], {"m1": 1})
     assert (journal.due_us, journal.quarantine, journal.snapshot_seq) == (None, "", 2)
+    assert journal.jobs == ["live"]

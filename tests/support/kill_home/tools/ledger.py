@@ -111,3 +111,9 @@ async def pay_slowly(context: ToolContext, amount: Amount, mark: str) -> str:
     _write("effect", "pay_slowly", context, run)
     _write("ended", "pay_slowly", context, run)
     return f"paid {amount} run={run}"
+
+
+@tool(effect="read")
+def gossip() -> str:
+    """Tell what is said."""
+    return "nothing"
