@@ -25,7 +25,7 @@ from torpor.model.contract import Model
 from torpor.records.blocks import Block
 from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord, ModelRequested
 from torpor.records.summary import Summary
-from torpor.turn.fold_history import HistoryFold, Summariser, SummariserOptions
+from torpor.turn.fold_history import HistoryFold, Spent, Summariser, SummariserOptions
 
 SUMMARISER_WINDOW: Final = 8_000
 """Tokens."""
@@ -171,7 +171,11 @@ class SummariseEverything:
         turn, tokens = state.turn.number, tokens_of(now, now.view)
         if turn != self._failed_turn:
             fold_ = HistoryFold(
-                self._summariser, options=self._limits.options, limiter=anyio.CapacityLimiter(1), skills=frozenset()
+                self._summariser,
+                options=self._limits.options,
+                limiter=anyio.CapacityLimiter(1),
+                skills=frozenset(),
+                spent=Spent(),
             )
             step = Compact(turn=turn, round=1, attempt=1, reason=FoldReason.EVERYTHING, tokens=tokens)
             made = await fold_.record(now, step)

@@ -31,6 +31,7 @@ from torpor.records.blocks import Block, head_of
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
+    FOLD_CUT,
     PUBLIC_RECORDS,
     AttemptStarted,
     CompactionFailed,
@@ -403,6 +404,8 @@ def _context_replaced(state: ConversationState, record: ContextReplaced) -> Conv
 
 def _compaction_failed(state: ConversationState, record: CompactionFailed) -> ConversationState:
     turn = msgspec.structs.replace(_running(state, record), folds_begun=0, has_fold_failed=True)
+    if record.code == FOLD_CUT:
+        return msgspec.structs.replace(state, turn=turn)
     return msgspec.structs.replace(state, turn=turn, fold_failures=state.fold_failures + 1, fold_failed_us=record.at_us)
 
 

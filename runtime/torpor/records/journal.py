@@ -310,8 +310,12 @@ class ContextReplaced(Record, frozen=True, tag="context_replaced"):
     """Of the summariser."""
 
 
+FOLD_CUT: Final = "cancelled"
+"""Code of a fold that was cut with its turn, which says nothing against the summariser."""
+
+
 class CompactionFailed(Record, frozen=True, tag="compaction_failed"):
-    """The summariser gave nothing that can be used; the view is as it was, and the turn goes on."""
+    """The summariser gave nothing that can be used; the view is as it was, and the turn goes on, if it was not cut."""
 
     code: str
     detail: str

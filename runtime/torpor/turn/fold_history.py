@@ -87,6 +87,16 @@ class Summariser:
         )
 
 
+class Spent:
+    """What the calls of a fold have cost so far, known also when it is cut."""
+
+    __slots__ = ("calls", "usage")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.usage = Usage()
+
+
 async def replacement(
     state: ConversationState,
     step: Compact,
@@ -95,9 +105,10 @@ async def replacement(
     folding: Folding,
     limiter: anyio.CapacityLimiter,
     skills: AbstractSet[str],
+    spent: Spent,
 ) -> ContextReplaced | CompactionFailed:
     """What becomes of a step that replaces a part of the view; without a summariser, or where it has failed already,
-    at once. Cancellation: nothing does.
+    at once. Cancellation: nothing does, and ``spent`` says what it cost.
 
     Args: skills: keys that may still be loaded.
     """
@@ -108,7 +119,8 @@ async def replacement(
     # What was said last is worth more words than its beginnings, if there is anybody to find them.
     asks = step.reason is FoldReason.SUMMARY or (step.reason is FoldReason.EVERYTHING and not has_failed)
     if asks and summariser is not None:
-        return await HistoryFold(summariser, options=options, limiter=limiter, skills=skills).record(state, step)
+        fold = HistoryFold(summariser, options=options, limiter=limiter, skills=skills, spent=spent)
+        return await fold.record(state, step)
     return folded(
         state,
         plan_of(state, step.reason),
@@ -131,14 +143,14 @@ class HistoryFold:
         options: CompactionOptions,
         limiter: anyio.CapacityLimiter,
         skills: AbstractSet[str],
+        spent: Spent,
     ) -> None:
         """Args: skills: keys that may still be loaded."""
         self._summariser = summariser
         self._options = options
         self._limiter = limiter
         self._skills = skills
-        self._usage = Usage()
-        self._calls = 0
+        self._spent = spent
 
     async def record(self, state: ConversationState, step: Compact) -> ContextReplaced | CompactionFailed:
         """What came of it. Cancellation: nothing did."""
@@ -152,7 +164,9 @@ class HistoryFold:
                 code, detail = exc.code, str(exc)
             except BadSummary as exc:
                 code, detail = "bad_summary", str(exc)
-        return CompactionFailed(turn=step.turn, code=code, detail=detail, usage=self._usage, calls=self._calls)
+        return CompactionFailed(
+            turn=step.turn, code=code, detail=detail, usage=self._spent.usage, calls=self._spent.calls
+        )
 
     def _judged(
         self, state: ConversationState, plan: Plan, summary: Summary, items: Carried, step: Compact
@@ -171,7 +185,9 @@ class HistoryFold:
         gone = plan.kept[0].size_bytes
         if (came := sum(len(memoryview(block)) for block in made.head)) >= gone:
             raise BadSummary(f"the summary has {came} bytes in place of {gone}, expected less")
-        return msgspec.structs.replace(made, usage=self._usage, model=self._summariser.name, calls=self._calls)
+        return msgspec.structs.replace(
+            made, usage=self._spent.usage, model=self._summariser.name, calls=self._spent.calls
+        )
 
     async def _words(self, state: ConversationState, plan: Plan, *, turn: int) -> tuple[Summary, Carried]:
         """What is said of the whole: each piece is read with the summary and the items of those before it."""
@@ -213,10 +229,10 @@ class HistoryFold:
         """Raises: ProviderError, BadSummary."""
         view = View().extended("user", [text_block(question)])
         request = ModelRequest(call=call, preamble=self._summariser.preamble, view=view)
-        self._calls += 1
         async with self._limiter:
+            self._spent.calls += 1
             reply = await self._summariser.model.reply(request, _Unheard())
-        self._usage = _sum(self._usage, reply.usage)
+        self._spent.usage = _sum(self._spent.usage, reply.usage)
         return read_proposal(_text(reply), options=self._options)
 
     def _question(self, summary: Summary, items: Sequence[Item], piece: str) -> str:

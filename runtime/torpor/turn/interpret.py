@@ -45,6 +45,7 @@ from torpor.records.blocks import Block
 from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
+    FOLD_CUT,
     AttemptStarted,
     CompactionFailed,
     ContextReplaced,
@@ -63,7 +64,7 @@ from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import Journal
 from torpor.turn.earlier import EarlierTurns, Pages
-from torpor.turn.fold_history import replacement
+from torpor.turn.fold_history import Spent, replacement
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.opening import Opening
 from torpor.turn.options import TurnOptions
@@ -256,6 +257,7 @@ class Interpreter:
             return
         self._journal.add(AttemptStarted(turn=step.turn, step=StepKind.COMPACT, round=step.round, attempt=step.attempt))
         record: JournalRecord | None = None
+        spent = Spent()
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
             decided = await self._opening.decided(agent)
@@ -267,10 +269,17 @@ class Interpreter:
                 folding=self._folding(self._journal.state),
                 limiter=self._limiter,
                 skills=skills,
+                spent=spent,
             )
             offered = agent.offers.with_earlier(self._journal.state.preamble, decided)
         self._scope = None
         if record is None:
+            if spent.calls:
+                self._journal.add(
+                    CompactionFailed(
+                        turn=step.turn, code=FOLD_CUT, detail=self._stopping, usage=spent.usage, calls=spent.calls
+                    )
+                )
             self._cut(self._stopping, partial=())
             return
         self._journal.add(record)

@@ -17,7 +17,7 @@ from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import canonical, head_of, text_block
 from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
 from torpor.records.summary import Item, ItemKind, Summary
-from torpor.turn.fold_history import DEFAULT_PROMPT, HistoryFold, Summariser, SummariserOptions
+from torpor.turn.fold_history import DEFAULT_PROMPT, HistoryFold, Spent, Summariser, SummariserOptions
 
 STATE = told(*(plain(number, text=" and so on" * 20) for number in range(1, 7)))
 STEP = Compact(turn=6, round=1, attempt=1, reason=FoldReason.SUMMARY, tokens=1_234)
@@ -42,7 +42,9 @@ async def fold(
     asked, model = summariser(plays, window_tokens=window_tokens)
     limiter = anyio.CapacityLimiter(1)
     with anyio.fail_after(10):
-        record = await HistoryFold(asked, options=options, limiter=limiter, skills=frozenset()).record(state, STEP)
+        record = await HistoryFold(asked, options=options, limiter=limiter, skills=frozenset(), spent=Spent()).record(
+            state, STEP
+        )
     assert limiter.borrowed_tokens == 0
     assert model.refused == []
     return record, model
@@ -67,7 +69,7 @@ def replaced(record: ContextReplaced | CompactionFailed) -> ContextReplaced:
 async def test_the_summariser_is_asked_by_its_own_prompt_and_without_tools() -> None:
     asked, model = summariser([GOOD], prompt="Be short.", max_tokens=99)
     limiter = anyio.CapacityLimiter(1)
-    await HistoryFold(asked, options=OPTIONS, limiter=limiter, skills=frozenset()).record(STATE, STEP)
+    await HistoryFold(asked, options=OPTIONS, limiter=limiter, skills=frozenset(), spent=Spent()).record(STATE, STEP)
     (request,) = model.requests
     assert (request["model"], request["max_tokens"]) == ("small", 99)
     assert request["system"] == [{"type": "text", "text": "Be short."}]
@@ -217,7 +219,7 @@ async def test_what_it_reads_leaves_room_for_what_is_known_so_far_and_for_its_an
     )
     answer = says(json.dumps({"facts": known.facts}))
     asked, model = summariser([answer] * 60, window_tokens=5_000, max_tokens=500)
-    fold = HistoryFold(asked, options=OPTIONS, limiter=anyio.CapacityLimiter(1), skills=frozenset())
+    fold = HistoryFold(asked, options=OPTIONS, limiter=anyio.CapacityLimiter(1), skills=frozenset(), spent=Spent())
     made = replaced(await fold.record(state, STEP))
     assert made.calls == len(model.requests) > 3
     sizes = [len(json.dumps(request)) / 4 for request in model.requests]
@@ -242,7 +244,7 @@ async def test_the_deadline_counts_while_other_calls_hold_the_limiter() -> None:
     async with limiter, anyio.create_task_group() as tasks:  # another borrower than this task
 
         async def other() -> None:
-            fold = HistoryFold(asked, options=options, limiter=limiter, skills=frozenset())
+            fold = HistoryFold(asked, options=options, limiter=limiter, skills=frozenset(), spent=Spent())
             assert failed(await fold.record(STATE, STEP)).code == "deadline"
 
         tasks.start_soon(other)
@@ -255,7 +257,7 @@ async def test_a_cancel_leaves_nothing_behind() -> None:
     limiter = anyio.CapacityLimiter(1)
 
     async def attempt() -> None:
-        fold = HistoryFold(asked, options=OPTIONS, limiter=limiter, skills=frozenset())
+        fold = HistoryFold(asked, options=OPTIONS, limiter=limiter, skills=frozenset(), spent=Spent())
         done.append(await fold.record(STATE, STEP))
 
     with anyio.fail_after(5):
