@@ -123,13 +123,24 @@ class _Loading:
                 place = (rank, found.parts)
                 match found:
                     case FoundTrouble():
-                        self._tell(root, place, (found.finding,))
+                        kept = self._below(place) if found.finding.code == "unreadable" else {}
+                        self._tell(root, place, (found.finding,), is_kept=bool(kept))
+                        self._editions |= kept
                     case FoundSkill():
                         self._add(root, place, found)
         except RootUnreadable as exc:
             self._tell(root, (rank, ()), (Finding("root_unreadable", f"cannot be looked into ({exc})"),))
             kept = {place: edition for place, edition in self._before.editions.items() if place[0] == rank}
             self._editions = kept | self._editions
+
+    def _below(self, place: Place) -> dict[Place, Edition]:
+        """What was loaded from a folder, and those in it, that cannot be looked into now."""
+        rank, parts = place
+        return {
+            known: edition
+            for known, edition in self._before.editions.items()
+            if known[0] == rank and known[1][: len(parts)] == parts and known not in self._editions
+        }
 
     def _add(self, root: SkillRoot, place: Place, found: FoundSkill) -> None:
         before = self._before.editions.get(place)

@@ -7,6 +7,7 @@ skill; the files in it and below it are its resources, except those of a skill i
 import os
 import stat
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,13 +61,17 @@ def scan(root: Path, *, options: SkillOptions, only: str = "") -> Iterator[Found
 
     Raises: RootUnreadable.
     """
-    try:
-        with opened_root(root) as folder:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(opened_root(root))
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise RootUnreadable(exc.strerror or type(exc).__name__) from exc
+        try:
             yield from _Scan(options, only=only).walk(folder, (), is_inside_skill=False)
-    except FileNotFoundError:
-        return
-    except OSError as exc:
-        raise RootUnreadable(exc.strerror or type(exc).__name__) from exc
+        except OSError as exc:  # also of what was there a moment ago, which tells nothing of the rest
+            raise RootUnreadable(exc.strerror or type(exc).__name__) from exc
 
 
 class _Listing:
@@ -122,7 +127,8 @@ class _Scan:
                 inner = yield from self._enter(folder, below, is_inside_skill=is_skill or is_inside_skill)
                 listing.add_all(inner, folder=entry.name)
             elif entry.is_file(follow_symlinks=False):
-                listing.add(entry.name, size_bytes=entry.stat(follow_symlinks=False).st_size)
+                with suppress(FileNotFoundError):  # it went since it was listed
+                    listing.add(entry.name, size_bytes=entry.stat(follow_symlinks=False).st_size)
         if not is_skill:
             return listing
         yield self._skill(folder, parts, skill_files, listing)
@@ -143,6 +149,8 @@ class _Scan:
         try:
             with opened_folder(parts[-1], within=within) as folder:
                 return (yield from self.walk(folder, parts, is_inside_skill=is_inside_skill))
+        except FileNotFoundError:  # likewise
+            return _Listing(0)
         except OSError as exc:
             yield FoundTrouble(parts, _unreadable(exc))
             return self._unlisted()

@@ -3,9 +3,10 @@
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -277,3 +278,69 @@ async def test_skill_whose_restriction_cannot_be_read_is_not_there_from_the_star
     put(root, "a", text("a", extra="] oops\nallowed-tools: look\n"))
 
     assert keys(book(root).current) == ["b"]
+
+
+async def test_file_that_goes_while_skills_are_read_takes_none_of_them_along(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill_book = book(root)
+    put(root, "a", "broken")
+    await skill_book.refresh()
+    real = os.scandir
+
+    def with_a_ghost(folder: int) -> AbstractContextManager[Iterator[Any]]:
+        @contextmanager
+        def listed() -> Iterator[Iterator[Any]]:
+            with real(folder) as entries:
+                yield iter([*entries, Ghost("ghost.tmp", is_folder=False), Ghost("ghost", is_folder=True)])
+
+        return listed()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", with_a_ghost)
+        changes = await skill_book.refresh()
+
+    assert changes == Changes()
+    assert keys(skill_book.current) == ["a", "b"]
+
+
+class Ghost:
+    """An entry of a folder that is gone once somebody looks closer."""
+
+    def __init__(self, name: str, *, is_folder: bool) -> None:
+        self.name = name
+        self._is_folder = is_folder
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def is_dir(self, *, follow_symlinks: bool) -> bool:
+        del follow_symlinks
+        return self._is_folder
+
+    def is_file(self, *, follow_symlinks: bool) -> bool:
+        return not self.is_dir(follow_symlinks=follow_symlinks)
+
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        del follow_symlinks
+        raise FileNotFoundError(self.name)
+
+
+async def test_folder_of_a_skill_that_cannot_be_looked_into_keeps_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill_book = book(root)
+    real = os.open
+
+    def refusing(opened: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if opened == "a":
+            raise PermissionError(13, "Permission denied", opened)
+        return real(opened, flags, mode, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        changes = await skill_book.refresh()
+
+    assert changes == Changes()
+    assert keys(skill_book.current) == ["a", "b"]
+    assert [problem.is_kept for problem in skill_book.current.problems] == [True]
