@@ -231,7 +231,7 @@ def _is_left_alone(case: Case, request: Request, window: Window) -> bool:
     failures = 0
     for record in case.story.records[: request.seq]:
         if record["kind"] == "compaction_failed":
-            failures += 1
+            failures += record["code"] != "cancelled"
         elif record["kind"] == "context_replaced" and record["reason"] == "summary":
             failures = 0
     return failures >= window.failures_max

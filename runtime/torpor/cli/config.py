@@ -14,6 +14,7 @@ from torpor.cli.folders import home_option
 from torpor.cli.gates import flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
+from torpor.conversation.compaction import tight_limits
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
 from torpor.home import missing_in
@@ -155,7 +156,9 @@ def _agent(agent: AgentDefinition, *, parts: _Parts, home: Path, loaded: LoadedT
 
 
 def _doubts(agent: AgentDefinition, parts: "_Parts") -> Iterator[str]:
-    """What the agent's lists name and the home has not: passed over at a start, with a warning."""
+    """What the agent's lists name and the home has not: passed over at a start, with a warning. And what its profile
+    limits beyond use."""
+    yield from tight_limits(parts.settings.profiles[agent.profile], parts.settings.compaction)
     missing = missing_in(agent, tools=parts.tools, skills=parts.catalogue, policies=parts.policies)
     for kind, names in missing.items():
         yield f"{kind} names {', '.join(names)}, which this home has not"

@@ -17,13 +17,14 @@ the threshold, folding cannot bring a request below it, so nobody is asked for s
 limit, nothing is folded at all.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from torpor.conversation.budget import tokens_of_bytes
+from torpor.conversation.budget import Profile, tokens_of_bytes
 from torpor.conversation.segments import TurnStart, blocks_of, said_in
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.summary import CompactionOptions
@@ -31,7 +32,9 @@ from torpor.records.blocks import Block, result_of
 from torpor.records.journal import FoldReason
 
 OLDER_SHARE: Final = 0.5
-"""Of a profile's allotment for the conversation: less than this is not folded for its sake."""
+"""Of a profile's allotment for the conversation, or of its limits: less than this is not folded for its sake."""
+OLDER_TURNS: Final = 2
+"""That many turns are: a fold costs a call of a summariser."""
 KEPT_TURNS: Final = 2
 """Turns before the running one that stay as they were said."""
 WORTH_FOLDING_BYTES: Final = 400
@@ -76,6 +79,20 @@ def fitted(options: CompactionOptions, window: Window, *, fixed_bytes: int) -> C
         skill_tokens=min(options.skill_tokens, part_tokens),
         skills_tokens=min(options.skills_tokens, part_tokens),
     )
+
+
+def tight_limits(profile: Profile, options: CompactionOptions) -> Iterator[str]:
+    """Limits of a profile that the turns that stay, or a summary, are beyond in any conversation."""
+    turns = KEPT_TURNS + 1
+    for name, need in (("exchanges_max", turns), ("messages_max", 2 * turns)):
+        if 0 < (limit := getattr(profile, name)) <= need:
+            yield (
+                f"{name} {limit} asks for a summary every {OLDER_TURNS} turns, as the last {KEPT_TURNS} stay beside "
+                f"the running one; expected more than {need}"
+            )
+    need = HEAD_PARTS * options.item_tokens
+    if 0 < profile.conversation_tokens < need:
+        yield f"conversation_tokens {profile.conversation_tokens} has no room for a summary, expected {need} or more"
 
 
 class Overflow(StrEnum):
@@ -177,13 +194,19 @@ def _is_worth_folding(
     state: ConversationState, *, tokens: int, history_bytes: int, window: Window, options: CompactionOptions
 ) -> bool:
     threshold = min(options.threshold_share * window.budget_tokens, window.limit_tokens)
-    # Turns that stay may exceed the allotment alone; then each new turn would be folded at once, for little.
-    is_much_older = tokens_of_bytes(_older_bytes(state)) >= OLDER_SHARE * window.conversation_tokens
-    return (
-        tokens > threshold
-        or (0 < window.conversation_tokens < tokens_of_bytes(history_bytes) and is_much_older)
-        or 0 < window.messages_max < state.messages
-        or 0 < window.exchanges_max < len(state.starts)
+    if tokens > threshold:
+        return True
+    # Turns that stay may exceed a limit alone; then each new turn would be folded at once, for little.
+    older = state.starts[: len(state.starts) - len(kept_starts(state))]
+    if len(older) < OLDER_TURNS:
+        return False
+    return any(
+        0 < limit < said and gone >= math.floor(OLDER_SHARE * limit)
+        for limit, said, gone in (
+            (window.conversation_tokens, tokens_of_bytes(history_bytes), tokens_of_bytes(_older_bytes(state))),
+            (window.messages_max, state.messages, sum(start.messages for start in older)),
+            (window.exchanges_max, len(state.starts), len(older)),
+        )
     )
 
 

@@ -68,7 +68,8 @@ def folded(
     """The record that puts a summary in the place of ``plan.folded``.
 
     Args: summary: the summariser's; None to go by the beginnings of what was said.  carried: the items after it,
-        of which stays what has room.  skills: keys that may still be loaded.  before_tokens: of the next request as it would be.
+        of which stays what has room.  skills: keys that may still be loaded.  before_tokens: of the next request as it
+        would be.
     """
     generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
     if summary is None:

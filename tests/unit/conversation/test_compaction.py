@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.turns_told import called, plain, told, with_turn
+from torpor.conversation.budget import PROFILES, Profile
 from torpor.conversation.compaction import (
     Overflow,
     Window,
@@ -17,6 +18,7 @@ from torpor.conversation.compaction import (
     kept_starts,
     long_results,
     next_fold,
+    tight_limits,
 )
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import CompactionOptions
@@ -170,6 +172,43 @@ def test_what_is_told_for_a_turn_is_not_counted_as_history() -> None:
 def test_the_last_two_turns_win_over_the_limits_of_a_profile() -> None:
     window = Window(budget_tokens=1_000, messages_max=1, exchanges_max=1, conversation_tokens=1, has_summariser=True)
     assert decided(FEW, 10, window=window, view_bytes=400) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "turns"),
+    [
+        ({"exchanges_max": 1}, [5]),
+        ({"exchanges_max": 3}, [5]),
+        ({"exchanges_max": 12}, [13]),
+        ({"messages_max": 1}, [5]),
+        ({"messages_max": 6}, [5]),
+        ({"messages_max": 50}, [26]),
+        ({"conversation_tokens": 100}, [5]),
+    ],
+)
+def test_limits_that_the_turns_that_stay_are_beyond_do_not_ask_for_a_summary_every_turn(
+    limits: dict[str, int], turns: list[int]
+) -> None:
+    window = Window(budget_tokens=100_000, reserve_tokens=100, has_summariser=True, **limits)
+
+    def is_due(count: int) -> bool:
+        state = told(*(plain(number, text=SOME) for number in range(1, count + 1)))
+        return decided(state, 10, window=window, view_bytes=state.view.size_bytes) is not None
+
+    assert [count for count in range(1, 40) if is_due(count)][:1] == turns
+
+
+def test_limits_too_tight_for_any_conversation_are_told() -> None:
+    def told_of(**limits: int) -> list[str]:
+        return [doubt.partition(" ")[0] for doubt in tight_limits(Profile(**limits), CompactionOptions())]
+
+    assert told_of(exchanges_max=3, messages_max=6, conversation_tokens=359) == [
+        "exchanges_max",
+        "messages_max",
+        "conversation_tokens",
+    ]
+    assert told_of(exchanges_max=4, messages_max=7, conversation_tokens=360) == []
+    assert [list(tight_limits(profile, CompactionOptions())) for profile in PROFILES.values()] == [[], [], []]
 
 
 def test_after_some_failures_the_summariser_is_left_alone_for_a_while() -> None:
