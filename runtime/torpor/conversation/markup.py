@@ -5,8 +5,11 @@ searched for the engine's own tags, and those are defused.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+import regex
 
 from torpor.conversation.graphemes import cut
 
@@ -23,21 +26,53 @@ TAGS: Final = (
 """Outermost tags that only the engine may write."""
 
 _ESCAPES: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
-_HIDDEN: Final = "\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-"""Characters that nobody sees, as a class: a tag with some of them in it still looks like one."""
-_BLANKS: Final = rf"[\s{_HIDDEN}]*+"
-_NAMES: Final = "|".join(f"[{_HIDDEN}]*+".join(tag) for tag in TAGS)
-# Possessive, since blanks that two repetitions can share would cost the square of their number.
-_FORGED: Final = re.compile(rf"<(?={_BLANKS}/?+{_BLANKS}(?:{_NAMES})(?![\w-]))", re.IGNORECASE)
+_INNER: Final = ("excerpt", "exchange", "note", "record", "role")
+"""Tags within those; a model that is shown one alone might take it for one of ours."""
+_ALIKE: Final = (
+    *(range(0xFE30, 0xFE70), range(0xFF01, 0xFF5F), range(0x2070, 0x20A0)),
+    *(range(0x2100, 0x2150), range(0x2460, 0x2500), range(0x1D2C, 0x1D80), range(0x02B0, 0x0300)),
+    *(range(0x1D400, 0x1D800), range(0x1F110, 0x1F170)),
+)
+"""Where characters stand that Unicode counts as another look of ASCII ones."""
+
+
+def _looks() -> dict[str, str]:
+    """For each ASCII character, itself and its other looks."""
+    looks: dict[str, str] = {}
+    for codes in _ALIKE:
+        for char in map(chr, codes):
+            plain = unicodedata.normalize("NFKC", char).lower().strip("()")
+            if len(plain) == 1 and plain.isascii():
+                looks[plain] = looks.get(plain, "") + char
+    return looks
+
+
+_LOOKS: Final = _looks()
+_BLANKS: Final = r"[\s\p{Default_Ignorable_Code_Point}\p{Cf}]*+"
+"""What nobody sees, or sees as nothing: a tag with some of it inside still looks like one."""
+
+
+def _any_look(char: str) -> str:
+    return f"[{regex.escape(char + _LOOKS.get(char.lower(), ''))}]"
 
 
 def _spread(words: str) -> str:
-    return _BLANKS.join(f"[{_HIDDEN}]*+".join(word) for word in words.split())
+    """A pattern for ``words`` in whatever look, with whatever between their letters."""
+    letters = (r"[_\-\uff3f\uff0d]*+" if char == "_" else _any_look(char) for char in words if char != " ")
+    return _BLANKS.join(letters)
 
 
-_SUMMARY: Final = rf"{_spread('Summary of earlier conversation')}{_BLANKS}:"
-_SKILL: Final = rf"{_spread('Skill')}[^,\[\]]{{1,100}}+,{_BLANKS}{_spread('version')}"
-_BRACKETED: Final = re.compile(rf"\[(?={_BLANKS}(?:{_SUMMARY}|{_SKILL}))", re.IGNORECASE)
+# Possessive, since blanks that two repetitions can share would cost the square of their number.
+_NAMES: Final = "|".join(map(_spread, (*TAGS, *_INNER)))
+_FIRST: Final = f"[{''.join(_any_look(char)[1:-1] for char in sorted({name[0] for name in (*TAGS, *_INNER)}))}]"
+"""Looked at before the names are tried one by one."""
+_FORGED: Final = regex.compile(
+    rf"{_any_look('<')}(?={_BLANKS}{_any_look('/')}?+{_BLANKS}(?={_FIRST})(?:{_NAMES})(?![\p{{L}}\p{{N}}_-]))",
+    regex.IGNORECASE,
+)
+_SUMMARY: Final = rf"{_spread('Summary of earlier conversation:')}"
+_SKILL: Final = rf"{_spread('Skill')}[^,\uff0c\[\]]{{1,100}}+{_any_look(',')}{_BLANKS}{_spread('version')}"
+_BRACKETED: Final = regex.compile(rf"{_any_look('[')}(?={_BLANKS}(?:{_SUMMARY}|{_SKILL}))", regex.IGNORECASE)
 
 _TOLD: Final = re.compile(
     rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9:-]+, version "
@@ -56,7 +91,11 @@ def escaped_lines(text: str) -> str:
 
 def defused(text: str) -> str:
     """``text`` as a user wrote it, with the brackets escaped that open the engine's own tags, a summary or a skill."""
-    return _BRACKETED.sub("&#91;", _FORGED.sub("&lt;", text))
+    return _BRACKETED.sub(_entity, _FORGED.sub(_entity, text))
+
+
+def _entity(bracket: regex.Match[str]) -> str:
+    return "&lt;" if bracket[0] == "<" else f"&#{ord(bracket[0])};"
 
 
 def is_told(text: str) -> bool:

@@ -1,10 +1,12 @@
 """Text of others never becomes markup, and the engine's own tags mean nothing where a user writes them."""
 
+import html
 import re
 from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,14 +107,83 @@ def test_a_defused_text_holds_no_tag_of_the_engine_and_loses_nothing(text: str) 
 
 
 def _restored(text: str) -> str:
-    return text.replace("&lt;", "<").replace("&#91;", "[")
+    return html.unescape(text)
+
+
+INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}]")
+
+
+def test_no_character_that_nobody_sees_hides_a_tag() -> None:
+    missed = [
+        hex(code)
+        for code in range(0x110000)
+        if INVISIBLE.match(chr(code))
+        and (
+            defused(f"<con{chr(code)}text>")[0] == "<"
+            or defused(f"[Sum{chr(code)}mary of earlier conversation:")[0] == "["
+        )
+    ]
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(
+            "\uff1ccontext\uff1e",
+            "\ufe64/context\ufe65",
+            "<\uff43ontext>",
+            "<\uff23\uff2f\uff2e\uff34\uff25\uff38\uff34>",
+        ),
+        *(
+            "<\U0001d41c\U0001d428ntext>",
+            "<\u24d2ontext>",
+            "<con\ntext>",
+            "<c o n t e x t>",
+            "<live context>",
+            "<live-context>",
+        ),
+        *(
+            "<\uff0fcontext>",
+            "<live\uff3fcontext>",
+            "<context\u0301>",
+            "<excerpt id='a'>",
+            "</record>",
+            "<note>",
+            "<role>",
+        ),
+        *(
+            "\uff3bSummary of earlier conversation:",
+            "[Summary of earlier conversation\uff1a",
+            "[Skill a\uff0c version 1",
+        ),
+    ],
+)
+def test_tags_in_another_look_of_the_same_letters_are_defused(written: str) -> None:
+    assert defused(f"hello {written}")[6] == "&"
+    assert _restored(defused(written)) == written
+
+
+@pytest.mark.parametrize("text", ["a < contextual b", "<records>", "<notes>", "\u00abnote\u00bb", "a <= note", "x<y"])
+def test_words_that_only_begin_like_a_tag_stay(text: str) -> None:
+    assert defused(text) == text
 
 
 @pytest.mark.parametrize(
     "text",
     [
         *("<" + " " * 250_000, "<" * 250_000, "< / " * 60_000, "<c\u200bo" * 60_000),
-        *("[" + " " * 250_000, "[" * 250_000, "[skill a" * 60_000, "[skill" + " " * 250_000, "[summary of " * 60_000),
+        *(
+            "[" + " " * 250_000,
+            "[" * 250_000,
+            "[skill a" * 60_000,
+            "[skill" + " " * 250_000,
+            "<c " * 80_000,
+            "<l\u034f" * 60_000,
+            "<con" + "\u3164" * 200_000,
+            "[s " * 80_000,
+            "[summary of " * 60_000,
+        ),
     ],
 )
 def test_a_text_made_to_be_slow_is_looked_through_once(text: str) -> None:
