@@ -176,7 +176,7 @@ async def test_a_summary_that_kills_its_process_three_times_is_given_up_and_its_
     assert await run.survive(plan) == plan
     assert run.faults() == []
     assert [turn.code for turn in run.turns() if turn.code] == ["model_unavailable"]
-    assert run.fold_failures() == ["crashed"]
+    assert run.fold_failures().count("crashed") == 1
 
 
 @pytest.mark.soak

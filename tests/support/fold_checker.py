@@ -14,7 +14,7 @@ from tests.support.journal_checker import Account, Record, Turn
 
 KEPT_TURNS = 2
 """Before the running one."""
-FAILURES = frozenset({"bad_summary", "crashed"})
+FAILURES = frozenset({"bad_summary", "crashed", "cancelled"})
 ATTEMPTS_MAX = 3
 _MESSAGE = re.compile(r"\bm\d+\b")
 Said = tuple[str, str]
@@ -45,7 +45,10 @@ def fold_faults(path: str, account: Account) -> Iterator[str]:
         where = f"{path} record {record['seq']}"
         if record["code"] not in FAILURES:
             yield f"{where}: the summary failed with {record['code']}: {record['detail']}"
-        attempts = account.turns[record["turn"]].fold_attempts_max
+        turn = account.turns[record["turn"]]
+        if record["code"] == "cancelled" and turn.end != "cancelled":
+            yield f"{where}: the summary was cut, its turn has {turn.end}"
+        attempts = turn.fold_attempts_max
         if record["code"] == "crashed" and attempts < ATTEMPTS_MAX:
             yield f"{where}: the summary was given up after {attempts} attempts"
         if failed[record["turn"]] > 1:

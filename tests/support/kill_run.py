@@ -103,10 +103,9 @@ class KillRun:
         return [turn for journal in journals.values() for turn in account_of(journal).turns.values()]
 
     def fold_failures(self) -> list[str]:
-        """Why summaries could not be made, but for those that were no summaries."""
+        """Why summaries could not be made."""
         accounts = map(account_of, read_journals(self._database).values())
-        codes = [record["code"] for account in accounts for record in account.folds_failed]
-        return [code for code in codes if code != "bad_summary"]
+        return [record["code"] for account in accounts for record in account.folds_failed]
 
     def faults(self) -> list[str]:
         """What the judges find."""

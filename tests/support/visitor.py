@@ -141,8 +141,9 @@ class Visitor(Speaker):
 
     async def _misunderstood(self) -> None:
         """Until a summary could not be made, which is soon, since one is due after a few turns."""
+        before = self.heard.count[CompactionFailedEvent]
         with self._muddling(SUMMARY):
-            while not self.heard.count[CompactionFailedEvent]:
+            while self.heard.count[CompactionFailedEvent] == before:
                 await self.answered(await self.say())
 
     async def _seeing_to_jobs(self) -> None:
