@@ -33,13 +33,26 @@ def command(*, name: str | None, is_all: bool, home: Path, data: Path | None, as
     with open_to_audit(folder) as reader:
         known = list(reader.keys())
         meant = known if name is None else [named(name, known)]
-        return anyio.run(_verified, reader, folder, meant, as_json)
+        differs = anyio.run(_verified, reader, folder, meant, as_json)
+        return max(differs, _faults(reader, as_json=as_json)) if is_all else differs
 
 
 def named(name: str, known: Sequence[ConversationKey | str]) -> ConversationKey:
     """The one of ``known`` that ``name`` stands for. Raises: click.ClickException: there is none, or several."""
     keys = {key.path: key for key in known if isinstance(key, ConversationKey)}
     return keys[resolved(name, keys)]
+
+
+def _faults(reader: AuditReader, *, as_json: bool) -> int:
+    """The exit code."""
+    code = 0
+    for fault in reader.faults():
+        code = 1
+        if as_json:
+            print_json({"path": "", "difference": fault})
+        else:
+            click.echo(f"DIFFERS: {fault}")
+    return code
 
 
 async def _verified(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from torpor.conversation.state import ConversationState
+from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
 from torpor.errors import JournalCorrupt
 from torpor.operations.verify import Differs, Verification, check_blobs
 from torpor.records.ids import ConversationKey
@@ -62,12 +64,18 @@ async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord 
         verification.check_directory(
             agent=stored.agent, title=stored.title, created_us=stored.created_us, updated_us=stored.updated_us
         )
-        verification.check_receipts((row.message_id, row.receipt) for row in stored.receipts)
+        verification.check_receipts(
+            ((row.message_id, row.receipt) for row in stored.receipts), event_now=stored.event_now
+        )
+        if stored.head.seq and not stored.head.batch_id:
+            raise Differs(stored.head.seq, "the directory names no append, expected the one that wrote it")
+        _check_due(stored, verification.state)
         found = await check_blobs(blobs, stored.key, verification.handles)
     except Differs as exc:
         seq, difference = exc.seq, exc.what
     except JournalCorrupt as exc:
-        seq, difference = verification.records + 1, exc.reason
+        at_end = verification.records == stored.head.seq
+        seq, difference = 0 if at_end else verification.records + 1, exc.reason
     return Verdict(
         path=stored.key.path,
         records=verification.records,
@@ -76,6 +84,15 @@ async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord 
         seq=seq,
         difference=difference,
     )
+
+
+def _check_due(stored: StoredConversation, state: ConversationState) -> None:
+    """The mark that has it woken stands exactly while something is to be done."""
+    rests = isinstance(next_step(state, Lane.TURN, StepOptions(), stored.updated_us), Rest)
+    if rests and stored.due_us is not None:
+        raise Differs(0, "the directory says that it is due, and nothing is to be done in it")
+    if not rests and stored.due_us is None:
+        raise Differs(0, "something is to be done in it, and the directory does not say that it is due")
 
 
 async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: Blobs) -> Verdict:

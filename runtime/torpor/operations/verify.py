@@ -7,7 +7,7 @@ chain over the messages of the last request and of each that a fold ended, taken
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -133,16 +133,17 @@ class Verification:
                 seq = now.seq if name == "updated_us" else 1
                 raise Differs(seq, f"the directory says {name} is {value!r}, the record {said[name]!r}")
 
-    def check_receipts(self, receipts: Iterable[tuple[str, bytes]]) -> None:
-        """One for each message, with its event; of messages behind the head none is expected and any is allowed."""
-        missing = dict(self._messages)
+    def check_receipts(self, receipts: Iterable[tuple[str, bytes]], *, event_now: Callable[[], int]) -> None:
+        """One for each message, with its event, and those of messages that came meanwhile, up to ``event_now``."""
+        missing, ahead = dict(self._messages), list[Receipt]()
         for message_id, stored in receipts:
             try:
                 receipt = _RECEIPT.decode(stored)
             except (msgspec.DecodeError, UnicodeDecodeError) as exc:
                 raise Differs(0, f"the receipt of message {message_id!r} cannot be read: {exc}") from exc
             message = missing.pop(message_id, None)
-            if message is None and receipt.event > self.state.event:
+            if message is None and receipt.event > self.state.event and receipt.message_id == message_id:
+                ahead.append(receipt)
                 continue
             if message is None or (receipt.message_id, receipt.event) != (message_id, message.event):
                 seq = message.seq if message is not None else 0
@@ -154,6 +155,11 @@ class Verification:
         if missing:
             first = min(missing.values(), key=lambda message: message.seq)
             raise Differs(first.seq, f"message {first.message_id!r} has no receipt")
+        last = event_now() if ahead else 0
+        for receipt in ahead:
+            if receipt.event > last:
+                what = f"the receipt of message {receipt.message_id!r} names event {receipt.event}, the last is {last}"
+                raise Differs(0, what)
 
     def _fold(self, seq: int, record: JournalRecord) -> None:
         if _ends_view(record):

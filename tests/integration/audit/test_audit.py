@@ -1,6 +1,7 @@
 """What a model was asked can be shown from the store alone, and a store that was changed shows it."""
 
 import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from tests.integration.audit.lived import Lived
 from tests.support import rebuild
 from tests.support.clinic_day import CONVERSATION, PATH
+from tests.support.command_line import Command
 from torpor.operations.audit import Verdict, verdict_on
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs, MemoryBlobs
@@ -227,3 +229,51 @@ async def test_verify_names_the_first_record_that_differs_and_fails(lived: Lived
 
     assert f"developer/{CONVERSATION}  DIFFERS at record {replied}: its row, up to record" in done.stdout
     assert lived.torpor.facts("verify", CONVERSATION, "--data", str(copy), code=1)[0]["seq"] == replied
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("DELETE FROM conversations", r"table journal has \d+ rows of conversation number 1, which is not in the dire"),
+        ("DROP TABLE jobs", "lacks the tables jobs"),
+        (
+            "INSERT INTO jobs (number, id, kind, due_us, payload) VALUES (1, 'x', 'k', 1, 'garbage')",
+            "job 'x' of conversation number 1 is not as an engine writes it",
+        ),
+        (
+            "INSERT INTO jobs (number, id, kind, due_us, payload) VALUES (9, 'x', 'k', 1, '{}')",
+            "table jobs has 1 rows of conversation number 9",
+        ),
+        (
+            "INSERT INTO journal SELECT max(position) + 1, number, previous, first_seq, last_seq, last_event, records,"
+            " checksum FROM journal",
+            "follows its journal's head, or belongs to no journal",
+        ),
+        ("UPDATE journal SET checksum = NULL WHERE position = 3", "row 3 of conversation number 1 has no checksum"),
+        ("DELETE FROM boot", "table boot has 0 rows"),
+        (
+            'INSERT INTO receipts SELECT number, \'evil\', \'{"message_id":"evil","event":99999,"at_us":1,'
+            '"position":0}\' FROM conversations',
+            "the receipt of message 'evil' names event 99999, the last is",
+        ),
+        ("UPDATE receipts SET number = 2", "has no receipt"),
+        ("UPDATE conversations SET batch_id = ''", "the directory names no append"),
+        ("UPDATE conversations SET due_us = 1", "says that it is due, and nothing is to be done"),
+    ],
+)
+def test_verify_all_tells_what_belongs_to_no_conversation(sql: str, told: str, changed: Changed) -> None:
+    changed.db.execute(sql)
+    changed.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shown = Command(changed.folder.parent).output("verify", "--all", "--data", str(changed.folder), code=1)
+    assert re.search(f"DIFFERS.*{told}", shown), shown
+
+
+def test_a_schema_that_is_no_text_is_told_in_words(changed: Changed) -> None:
+    changed.db.execute("PRAGMA writable_schema = ON")
+    changed.db.execute(
+        "UPDATE sqlite_schema SET sql = replace(CAST(sql AS BLOB), CAST('data BLOB' AS BLOB), CAST(x'64a061' AS BLOB))"
+        " WHERE name = 'snapshots'"
+    )
+    changed.db.close()
+    for asked in (("verify", "--all"), ("ps",)):
+        assert "torpor.db" in Command(changed.folder.parent).complaint(*asked, "--data", str(changed.folder))

@@ -94,7 +94,7 @@ def test_what_was_written_is_verified_whatever_happened_in_it(teller: Teller, si
 
     assert verification.records == len(teller.journal)
     assert verification.requests == len(teller.requests)
-    verification.check_receipts(receipts_of(teller.journal).items())
+    verification.check_receipts(receipts_of(teller.journal).items(), event_now=lambda: 0)
 
 
 def test_a_row_gives_its_records_as_they_are_written(teller: Teller) -> None:
@@ -279,14 +279,14 @@ def test_a_receipt_that_is_missing_wrong_or_nobodys_is_told(teller: Teller) -> N
 
     def complaint(changes: dict[str, bytes]) -> str:
         with pytest.raises(Differs) as caught:
-            verification.check_receipts({**receipts, **changes}.items())
+            verification.check_receipts({**receipts, **changes}.items(), event_now=lambda: 0)
         return str(caught.value)
 
     def encoded(**fields: object) -> bytes:
         return msgspec.json.encode(msgspec.structs.replace(good, **fields))
 
     with pytest.raises(Differs, match="has no receipt") as caught:
-        verification.check_receipts([])
+        verification.check_receipts([], event_now=lambda: 0)
     assert caught.value.seq == message.seq
     assert "cannot be read" in complaint({id_: b"{"})
     assert "names" in complaint({id_: encoded(event=99)})
@@ -300,7 +300,10 @@ def test_a_receipt_of_a_message_that_came_meanwhile_is_none_of_this(teller: Tell
     verification, receipts = verified(teller.journal), receipts_of(teller.journal)
     later = Receipt(message_id="later", event=teller.state.event + 1, at_us=1)  # type: ignore[arg-type]  # ids are strings
 
-    verification.check_receipts([*receipts.items(), ("later", msgspec.json.encode(later))])
+    came = [*receipts.items(), ("later", msgspec.json.encode(later))]
+    verification.check_receipts(came, event_now=lambda: later.event)
+    with pytest.raises(Differs, match=rf"receipt of message 'later' names event {later.event}, the last is"):
+        verification.check_receipts(came, event_now=lambda: later.event - 1)
 
 
 async def test_blobs_that_records_name_are_there_and_are_what_their_handles_say() -> None:

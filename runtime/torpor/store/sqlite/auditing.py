@@ -4,8 +4,9 @@ Above: ``operations``, by way of the command line. Below: a connection that cann
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +16,14 @@ from torpor.records.ids import ConversationKey
 from torpor.store.codec import StoredBatch
 from torpor.store.contract import Head, Snapshot
 from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading
+from torpor.store.sqlite.migrations import missing_tables
 from torpor.store.sqlite.reader import open_to_read
 
 _KEYS: Final = """
 SELECT number, CAST(tenant AS BLOB), CAST(owner AS BLOB), CAST(conversation AS BLOB) FROM conversations
     ORDER BY tenant, owner, conversation"""
 _ROW: Final = """
-SELECT number, agent, title, seq, event, batch_id, last_position, created_us, updated_us
+SELECT number, agent, title, seq, event, batch_id, last_position, created_us, updated_us, due_us
     FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
 _SNAPSHOT: Final = "SELECT seq, version, data FROM snapshots WHERE number = ?"
 _POSITIONS: Final = """
@@ -39,6 +41,26 @@ _RECEIPTS: Final = """
 SELECT message_id, CAST(receipt AS BLOB) FROM receipts
     WHERE number = ? AND message_id > ? ORDER BY message_id LIMIT ?"""
 _PAGE: Final = 500
+
+
+_STRAY: Final = """
+SELECT position, number FROM journal
+    WHERE position NOT IN (SELECT previous FROM journal)
+        AND position NOT IN (SELECT last_position FROM conversations)
+    ORDER BY position"""
+_UNSUMMED: Final = """
+SELECT position, number FROM journal
+    WHERE checksum IS NULL AND position > (SELECT min(position) FROM journal WHERE checksum IS NOT NULL)
+    ORDER BY position"""
+_ORPHANS: Final = """
+SELECT number, count(*) FROM {table} WHERE number NOT IN (SELECT number FROM conversations)
+    GROUP BY number ORDER BY number"""
+_BAD_JOBS: Final = """
+SELECT number, CAST(id AS BLOB) FROM jobs
+    WHERE NOT json_valid(payload) OR kind = '' OR state NOT IN ('waiting', 'running', 'dead') OR attempts < 0
+    ORDER BY number, id"""
+_EVENT: Final = "SELECT event FROM conversations WHERE number = ?"
+_OF_CONVERSATIONS: Final = ("journal", "snapshots", "receipts", "jobs", "timers")
 
 
 class StoredRow(msgspec.Struct, frozen=True):
@@ -65,6 +87,7 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     head: Head
     created_us: int
     updated_us: int
+    due_us: int | None
     snapshot: Snapshot | None
     begins_after: int
     """Position of the row that the oldest one names before it; 0 for none, as it should be."""
@@ -72,6 +95,8 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first, read one by one while they are asked for."""
     receipts: Iterator[StoredReceipt]
     """By message id, likewise; those of messages that came meanwhile are among them."""
+    event_now: Callable[[], int]
+    """The last event by now."""
 
 
 class AuditReader:
@@ -99,7 +124,7 @@ class AuditReader:
                 row = self._db.execute(_ROW, (key.tenant, key.owner, key.conversation)).fetchone()
                 if row is None:
                     return None
-                number, agent, title, seq, event, batch_id, last_position, created_us, updated_us = row
+                number, agent, title, seq, event, batch_id, last_position, created_us, updated_us, due_us = row
                 found = self._db.execute(_SNAPSHOT, (number,)).fetchone()
                 chain = self._db.execute(_POSITIONS, {"last": last_position, "number": number}).fetchall()
             finally:
@@ -111,11 +136,50 @@ class AuditReader:
             head=Head(seq=seq, event=event, batch_id=batch_id),
             created_us=created_us,
             updated_us=updated_us,
+            due_us=due_us,
             snapshot=Snapshot(seq=found[0], version=found[1], data=found[2]) if found else None,
             begins_after=chain[-1][1] if chain else last_position,
             rows=self._rows(key, [position for position, _ in chain]),
             receipts=self._receipts(key, number),
+            event_now=partial(self._event_now, key, number),
         )
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the database beyond single conversations, in words: pages that are damaged, tables that
+        are missing, rows that belong to no conversation or to none of its chains."""
+        with reading(self._path):
+            (sound,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            missing = missing_tables(self._db)
+        if sound != "ok":
+            yield f"the database is damaged: {sound}"
+        if missing:
+            yield f"the database lacks the tables {', '.join(missing)}"
+        if not missing:
+            yield from self._stray_rows()
+
+    def _stray_rows(self) -> Iterator[str]:
+        with reading(self._path):
+            counts = self._db.execute("SELECT number FROM boot").fetchall()
+            orphans = [
+                (table, *row) for table in _OF_CONVERSATIONS for row in self._db.execute(_ORPHANS.format(table=table))
+            ]
+            stray, unsummed = self._db.execute(_STRAY).fetchall(), self._db.execute(_UNSUMMED).fetchall()
+            jobs = self._db.execute(_BAD_JOBS).fetchall()
+        if len(counts) != 1:
+            yield f"table boot has {len(counts)} rows, expected one"
+        for table, number, count in orphans:
+            yield f"table {table} has {count} rows of conversation number {number}, which is not in the directory"
+        for position, number in stray:
+            yield f"row {position} of conversation number {number} follows its journal's head, or belongs to no journal"
+        for position, number in unsummed:
+            yield f"row {position} of conversation number {number} has no checksum, rows before it have"
+        for number, job in jobs:
+            yield f"job {job.decode(errors='replace')!r} of conversation number {number} is not as an engine writes it"
+
+    def _event_now(self, key: ConversationKey, number: int) -> int:
+        with reading(self._path, key):
+            found = self._db.execute(_EVENT, (number,)).fetchone()
+        return found[0] if found else 0
 
     def _rows(self, key: ConversationKey, positions: list[int]) -> Iterator[StoredRow]:
         """Args: positions: newest first; used up."""

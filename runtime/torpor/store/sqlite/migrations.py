@@ -125,7 +125,7 @@ def count_start(db: sqlite3.Connection, *, path: str) -> int:
     Raises: StoreUnusable: the database at ``path`` lacks a table, or its count of starts, without which no writer
         could be told from an earlier one.
     """
-    if missing := sorted(_tables_of_a_new_database() - _tables(db)):
+    if missing := missing_tables(db):
         raise StoreUnusable(f"{path} is damaged, it lacks the tables {', '.join(missing)}: {_RESTORE}")
     counts = [count for (count,) in db.execute("SELECT number FROM boot")]
     if len(counts) != 1 or not isinstance(counts[0], int) or not 0 <= counts[0] < _COUNT_MAX:
@@ -133,6 +133,11 @@ def count_start(db: sqlite3.Connection, *, path: str) -> int:
         raise StoreUnusable(f"{path} is damaged, its table 'boot' holds {found}, expected one count: {_RESTORE}")
     (number,) = db.execute("UPDATE boot SET number = number + 1 RETURNING number").fetchone()
     return int(number)
+
+
+def missing_tables(db: sqlite3.Connection) -> list[str]:
+    """Tables that a database of the last version has and this one lacks."""
+    return sorted(_tables_of_a_new_database() - _tables(db))
 
 
 @functools.cache
@@ -151,7 +156,10 @@ def schema_version(db: sqlite3.Connection, *, path: str, newest: int = len(MIGRA
     """0 for an empty file. Raises: StoreUnusable: it is not ours, or newer than ``newest``."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    try:
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except UnicodeDecodeError as exc:  # sqlite3 tells of a damaged schema in its own bytes
+        raise StoreUnusable(f"{path} is damaged, its schema is no text: {_RESTORE}") from exc
     if application_id != APPLICATION_ID and (version or tables):
         raise StoreUnusable(f"{path} is a database of another program, choose another data directory")
     if version > newest:
