@@ -75,6 +75,11 @@ async def _imported(
         importing = Importing(
             header, importer, key=key, blobs=blobs, now_us=SystemClock().now_us(), new_id=RandomIds().new_id
         )
+        begin = lines.tell()
         for line in lines:
-            await importing.line(line)
-        return importing.end()
+            importing.line(line)
+        came = importing.end()
+        lines.seek(begin)
+        for line in lines:
+            await importing.keep_blob(line)
+        return came

@@ -125,6 +125,8 @@ def read_header(line: bytes) -> ExportHeader:
         raise BadExport("its first line is no header, expected what `torpor export` writes")
     if header.version != VERSION:
         raise BadExport(f"it has version {header.version}, this engine reads {VERSION}")
+    if header.epoch != ExportHeader().epoch:
+        raise BadExport(f"it has epoch {header.epoch}, this engine counts events in {ExportHeader().epoch}")
     return header
 
 
@@ -155,14 +157,16 @@ class Importing:
         self._waiting: list[JournalRecord] = []
         self._handles: set[str] | None = None
         """Blobs still to come; None while records do."""
+        self._taken = 0
+        """Blobs that came."""
 
-    async def line(self, line: bytes) -> None:
-        """Take the next line, with its end."""
+    def line(self, line: bytes) -> None:
+        """Take the next line, with its end; nothing is kept of a blob yet."""
         self._digest.update(line)
         written = line.removesuffix(b"\n")
         try:
             if written.startswith(_BLOB_BEGIN):
-                await self._blob(written)
+                self._blob(written)
             elif self._handles is None:
                 self._record(written)
             else:
@@ -178,19 +182,30 @@ class Importing:
         found = self._digest.hexdigest()
         if found != self._header.digest:
             raise BadExport(f"its lines have digest {found}, its header says {self._header.digest}")
+        told = (self._header.records, self._header.blobs)
+        if told != (counted := (self._verification.records, self._taken)):
+            raise BadExport(
+                f"its header tells of {told[0]} records and {told[1]} blobs, it has {counted[0]}, {counted[1]}"
+            )
         return Imported(
             path=self._key.path,
             records=self._verification.records,
             requests=self._verification.requests,
-            blobs=self._header.blobs,
+            blobs=self._taken,
         )
+
+    async def keep_blob(self, line: bytes) -> None:
+        """Once all was verified, and before it is committed: store what the line holds, if that is a blob."""
+        written = line.removesuffix(b"\n")
+        if written.startswith(_BLOB_BEGIN):
+            await self._blobs.put(self._key, _BLOB.decode(written).data)
 
     def _record(self, written: bytes) -> None:
         if len(self._waiting) == MAX_BATCH_RECORDS:
             self._append(due_us=None)
         self._waiting.append(self._verification.record(written))
 
-    async def _blob(self, written: bytes) -> None:
+    def _blob(self, written: bytes) -> None:
         if self._handles is None:
             self._handles = self._records_ended()
         try:
@@ -202,7 +217,7 @@ class Importing:
         if hashlib.sha256(blob.data).hexdigest() != blob.blob:
             raise BadExport(f"blob {blob.blob} has digest {hashlib.sha256(blob.data).hexdigest()}")
         self._handles.remove(blob.blob)
-        await self._blobs.put(self._key, blob.data)
+        self._taken += 1
 
     def _records_ended(self) -> set[str]:
         """Hand over the last of them; returns the handles of the blobs that must follow."""

@@ -23,6 +23,18 @@ from torpor_fake_api.scripting.replies import says
 SEED = 21
 
 
+def with_header(line: bytes, **fields: Any) -> bytes:
+    return json.dumps({**json.loads(line), **fields}).encode() + b"\n"
+
+
+def test_what_is_imported_is_for_its_owners_eyes_only(exported: Path, office: Command) -> None:
+    office.run("import", str(exported), "--data", "data")
+    made = [office.directory / "data", *(office.directory / "data").rglob("*")]
+    assert len(made) > 3
+    for path in made:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
 @pytest.fixture(scope="module")
 def exported(lived: Lived, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The day as a file."""
@@ -142,6 +154,7 @@ def test_one_flipped_byte_anywhere_is_refused_and_leaves_nothing(exported: Path,
         assert "is not imported" in office.complaint("import", str(file), "--data", "data")
 
     assert verified(office) == []
+    assert not list((office.directory / "data").glob("blobs/**/*"))
 
 
 @pytest.mark.parametrize(
@@ -152,6 +165,9 @@ def test_one_flipped_byte_anywhere_is_refused_and_leaves_nothing(exported: Path,
             "version 2, this engine reads 1",
         ),
         (lambda lines: [lines[0].replace(b"torpor.", b"other."), *lines[1:]], "its first line is no header"),
+        (lambda lines: [with_header(lines[0], records=5), *lines[1:]], "tells of 5 records"),
+        (lambda lines: [with_header(lines[0], blobs=77), *lines[1:]], "and 77 blobs"),
+        (lambda lines: [with_header(lines[0], epoch=99), *lines[1:]], "epoch 99"),
         (lambda lines: lines[1:], "its first line is no header"),
         (lambda lines: [b"\xff\n"], "its first line is no header"),
         (lambda lines: lines[:1], "it ends at record 0"),

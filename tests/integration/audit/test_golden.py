@@ -67,8 +67,10 @@ async def test_it_can_be_imported_and_verifies(file: Path, tmp_path: Path) -> No
             read_header(header), importer, key=KEY, blobs=blobs, now_us=1, new_id=iter(map(str, range(99))).__next__
         )
         for line in lines:
-            await importing.line(line)
+            importing.line(line)
         imported = importing.end()
+        for line in lines:
+            await importing.keep_blob(line)
     with open_to_audit(tmp_path) as reader:
         stored = reader.stored(KEY)
         assert stored is not None

@@ -4,10 +4,12 @@ Above: ``operations``, by way of the command line. Below: the same statement thr
 what is imported is checked and laid out like anything else.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from torpor.errors import StoreUnusable
 from torpor.records.commands import Receipt
@@ -20,6 +22,9 @@ from torpor.store.sqlite import incoming
 from torpor.store.sqlite.connection import DATABASE_FILE, connect, translated
 from torpor.store.sqlite.data_lock import DataLock
 from torpor.store.sqlite.migrations import count_start, migrate
+
+_FILE_MODE: Final = 0o600
+"""It holds what people said."""
 
 
 class AlreadyThere(ValueError):
@@ -78,8 +83,9 @@ def open_to_import(directory: Path, key: ConversationKey) -> Iterator[Importer]:
     path, options = directory / DATABASE_FILE, StoreOptions()
     with DataLock(directory):
         try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))  # its log gets the same mode
             db = connect(path, options=options)
-        except sqlite3.Error as exc:
+        except (OSError, sqlite3.Error) as exc:
             raise StoreUnusable(f"{path} cannot be opened: {exc}") from exc
         try:
             migrate(db, path=str(path))
