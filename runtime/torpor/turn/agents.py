@@ -65,9 +65,6 @@ class Agent:
         self.model = model
         self.toolbox = toolbox
         self.profile = profile
-        self.offers = Offers(
-            definition, model=model, toolbox=toolbox, profile=profile, index_budget_tokens=index_budget_tokens
-        )
         self.budget_tokens: Final = profile.budget_tokens or window_of(
             definition.model_name, override=int(definition.model.get("window_tokens", 0))
         )
@@ -79,6 +76,14 @@ class Agent:
             messages_max=profile.messages_max,
             exchanges_max=profile.exchanges_max,
             has_summariser=summariser is not None,
+        )
+        self.offers = Offers(
+            definition,
+            model=model,
+            toolbox=toolbox,
+            profile=profile,
+            index_budget_tokens=index_budget_tokens,
+            limit_tokens=self._window.limit_tokens,
         )
 
     @property

@@ -30,6 +30,8 @@ from torpor.turn.definition import EVERY, AgentDefinition
 
 NO_SEARCH: Final = frozenset({SEARCH_SKILLS})
 NO_SKILLS: Final = frozenset({LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
+EDITIONS_MAX: Final = 3
+"""Editions of the skills of which offers are kept ready."""
 OFFERS_MAX: Final = 64
 """Offers of one agent that are kept ready; the one made first goes first."""
 
@@ -69,12 +71,15 @@ class Offers:
         toolbox: Toolbox,
         profile: Profile,
         index_budget_tokens: int,
+        limit_tokens: int,
     ) -> None:
+        """Args: limit_tokens: of a request, by the agent's budget."""
         self._definition = definition
         self._model = model
         self._toolbox = toolbox
         self._profile = profile
         self._index_budget_tokens = index_budget_tokens
+        self._limit_tokens = limit_tokens
         self._ready: dict[tuple[frozenset[str], str, bool], Offer] = {}
         self._by_digest: dict[str, Offer] = {}
 
@@ -90,9 +95,17 @@ class Offers:
             if len(self._ready) >= OFFERS_MAX:
                 gone = self._ready.pop(next(iter(self._ready)))
                 self._by_digest.pop(gone.preamble.digest, None)
+            self._forget_old(catalogue.digest)
             offer = self._ready[named] = self._made(decided, catalogue, has_earlier=has_earlier)
             self._by_digest[offer.preamble.digest] = offer
         return offer
+
+    def _forget_old(self, digest: str) -> None:
+        """An offer holds the texts of all skills, so only those of the last few editions of them are kept."""
+        editions = list(dict.fromkeys(edition for _, edition, _ in self._ready if edition != digest))
+        gone = set(editions[: max(len(editions) + 1 - EDITIONS_MAX, 0)])
+        for named in [named for named in self._ready if named[1] in gone]:
+            self._by_digest.pop(self._ready.pop(named).preamble.digest, None)
 
     def with_earlier(self, preamble: Preamble, decided: Decided) -> Preamble:
         """``preamble``, which may be of another time, and in it the tool that reads earlier turns; nothing else of it
@@ -117,9 +130,10 @@ class Offers:
         return offer.sections if (offer := self._by_digest.get(preamble.digest)) is not None else sections_in(preamble)
 
     def check(self, decided: Decided, catalogue: Catalogue) -> None:
-        """Raises: ConfigError: the fixed parts alone are more than definition or profile grant; with the numbers."""
+        """Raises: ConfigError: the fixed parts alone are more than definition or profile grant, or leave no room in the
+        budget; with the numbers."""
         sections = self.offer(decided, catalogue, has_earlier=True).sections
-        used, caps = sum(sections.values()), self._caps()
+        used, caps = sum(sections.values()), self._caps() | {"its budget, less the reply": self._limit_tokens - 1}
         for key, cap in caps.items():
             if used > cap:
                 parts = ", ".join(f"{name} {tokens:,}" for name, tokens in sections.items() if tokens)

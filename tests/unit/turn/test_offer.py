@@ -109,6 +109,14 @@ def test_fixed_parts_over_a_cap_are_refused_with_the_numbers() -> None:
         assert "at most 20" in str(refused.value)
 
 
+def test_fixed_parts_that_leave_no_room_in_the_budget_are_refused_with_the_numbers() -> None:
+    used = sum(agent("look").offer(EVERYTHING_ON, NO_SKILLS, has_earlier=True).sections.values())
+    agent("look", profile=Profile(budget_tokens=used + 11, headroom_tokens=10)).offers.check(EVERYTHING_ON, NO_SKILLS)
+    tight = agent("look", profile=Profile(budget_tokens=used + 10, headroom_tokens=10))
+    with pytest.raises(ConfigError, match=rf"{used} tokens .*at most {used - 1} by its budget, less the reply"):
+        tight.offers.check(EVERYTHING_ON, NO_SKILLS)
+
+
 def test_what_an_offer_says_of_itself_is_what_its_preamble_holds() -> None:
     offer = agent().offer(off("tool.pay"), catalogue_of("refunds"))
     assert offer.tools == tools_in(offer.preamble)
