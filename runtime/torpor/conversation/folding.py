@@ -5,6 +5,7 @@ Above: the turn, which asks the summariser and commits the record. What is folde
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -19,6 +20,7 @@ from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, sa
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, held, rendered, told_bytes
 from torpor.conversation.transcript import first_words, text_of_result
+from torpor.conversation.view import View
 from torpor.records.blocks import Block, canonical, head_of, result_of, text_block
 from torpor.records.journal import ContextReplaced, FoldReason
 from torpor.records.summary import Summary
@@ -28,7 +30,8 @@ FIRST_WORDS_CHARS: Final = 120
 _SKILL_MARK: Final = "[Skill {key}, version {version}, loaded earlier:]\n"
 _VERSION_CHARS: Final = 12
 _SKILL_CUT: Final = "\n[cut here; load_skill gives all of it]"
-_RESULT_CUT: Final = "\n[about {left_out} bytes left out here to make room; read_earlier shows all of turn {turn}]\n"
+_RESULT_CUT: Final = "\n[about {left_out} bytes left out here to make room{hint}]\n"
+_RESULT_HINT: Final = "; read_earlier shows all of turn {turn}"
 _BEFORE_ALL: Final = TurnStart(0, 0, 0, 0)
 
 
@@ -64,12 +67,14 @@ def folded(
     skills: AbstractSet[str],
     options: CompactionOptions,
     before_tokens: int,
+    reads_earlier: bool = True,
+    bytes_per_token: float = BYTES_PER_TOKEN,
 ) -> ContextReplaced:
     """The record that puts a summary in the place of ``plan.folded``.
 
     Args: summary: the summariser's; None to go by the beginnings of what was said.  carried: the items after it,
         of which stays what has room.  skills: keys that may still be loaded.  before_tokens: of the next request as it
-        would be.
+        would be.  reads_earlier: whether the model has the tool for it.  bytes_per_token: as its host counts.
     """
     generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
     if summary is None:
@@ -87,6 +92,7 @@ def folded(
         left_out=carried.left_out,
         left_out_turns=carried.left_out_turns,
         skills={skill.key: skill.digest for skill in state.skills if skill.key in texts},
+        reads_earlier=reads_earlier,
     )
     head = (text_block(said), *texts.values())
     view, _ = rebuilt(state.view, plan.kept, head=head)
@@ -107,14 +113,24 @@ def folded(
         skills=tuple(texts),
         forgotten=tuple(sorted(_in_what_goes(state.skills, plan.folded).keys() - texts.keys())),
         before_tokens=before_tokens,
-        after_tokens=tokens_of_bytes(state.preamble.size_bytes + view.size_bytes),
+        after_tokens=_tokens(state, view, bytes_per_token),
     )
 
 
-def shortened(state: ConversationState, *, options: CompactionOptions, before_tokens: int) -> ContextReplaced:
-    """The record that cuts the long results of every turn in the view, the open round's among them."""
+def shortened(
+    state: ConversationState,
+    *,
+    options: CompactionOptions,
+    before_tokens: int,
+    reads_earlier: bool = True,
+    bytes_per_token: float = BYTES_PER_TOKEN,
+) -> ContextReplaced:
+    """The record that cuts the long results of every turn in the view, the open round's among them.
+
+    Args: reads_earlier: whether the model has the tool that reads them.  bytes_per_token: as its host counts.
+    """
     short = {
-        call_id: _cut_result(block, turn=number, bytes_max=options.result_bytes)
+        call_id: _cut_result(block, hint=_RESULT_HINT.format(turn=number) if reads_earlier else "", options=options)
         for call_id, (number, block) in long_results(state, bytes_max=options.result_bytes).items()
     }
     blocks, skills = _head_of(state)
@@ -135,8 +151,12 @@ def shortened(state: ConversationState, *, options: CompactionOptions, before_to
         skills=skills,
         shortened=short,
         before_tokens=before_tokens,
-        after_tokens=tokens_of_bytes(state.preamble.size_bytes + view.size_bytes),
+        after_tokens=_tokens(state, view, bytes_per_token),
     )
+
+
+def _tokens(state: ConversationState, view: View, bytes_per_token: float) -> int:
+    return math.ceil((state.preamble.size_bytes + view.size_bytes) / bytes_per_token)
 
 
 def _head_of(state: ConversationState) -> tuple[tuple[Block, ...], tuple[str, ...]]:
@@ -221,16 +241,16 @@ def _cut_skill(text: str, *, bytes_max: int) -> str:
     return plain + _SKILL_CUT if room > 0 else ""
 
 
-def _cut_result(block: Block, *, turn: int, bytes_max: int) -> Block:
+def _cut_result(block: Block, *, hint: str, options: CompactionOptions) -> Block:
     """The beginning and the end of what a tool answered; of what is no text, nothing."""
     fields: dict[str, Any] = json.loads(bytes(block))
     text = text_of_result(block)
-    begin, end = text, ""
+    begin, end, bytes_max = text, "", options.result_bytes
     if len(text.encode()) > bytes_max:
         begin = _prefix(text, bytes_max * 2 // 3)
         end = text.encode()[-bytes_max // 3 :].decode(errors="ignore")
     left_out = len(memoryview(block)) - len(begin.encode()) - len(end.encode())
-    note = _RESULT_CUT.format(left_out=left_out, turn=turn)
+    note = _RESULT_CUT.format(left_out=left_out, hint=hint)
     return canonical({**fields, "content": f"{begin}{note}{end}"})
 
 

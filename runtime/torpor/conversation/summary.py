@@ -137,12 +137,13 @@ def rendered(
     left_out: int = 0,
     left_out_turns: tuple[int, int] = (0, 0),
     skills: Mapping[str, str] = {},
+    reads_earlier: bool = True,
 ) -> str:
     """The text of the summary block.
 
     Args: turns, seqs: first and last that it covers.  left_out: items that found no room.  left_out_turns:
         first and last turn in which they came up.  skills: version by key of the skills that were loaded in what was
-        folded.
+        folded.  reads_earlier: whether the model has the tool that reads the turns themselves.
     """
     lines = [
         f"[Summary of earlier conversation: turns {turns[0]} to {turns[1]}, records {seqs[0]} to {seqs[1]}, "
@@ -158,7 +159,8 @@ def rendered(
         lines.append(f"{left_out} more items of {where} found no room here; they may be open still.")
     if skills:
         lines.append(f"Skills loaded: {', '.join(f'{key} ({digest[:12]})' for key, digest in sorted(skills.items()))}.")
-    lines.append("Where this differs from what a tool says, the tool is right. read_earlier shows the exact words.]")
+    hint = " read_earlier shows the exact words." if reads_earlier else ""
+    lines.append(f"Where this differs from what a tool says, the tool is right.{hint}]")
     return "\n".join(lines)
 
 

@@ -106,20 +106,32 @@ async def replacement(
     limiter: anyio.CapacityLimiter,
     skills: AbstractSet[str],
     spent: Spent,
+    reads_earlier: bool,
 ) -> ContextReplaced | CompactionFailed:
     """What becomes of a step that replaces a part of the view; without a summariser, or where it has failed already,
     at once. Cancellation: nothing does, and ``spent`` says what it cost.
 
-    Args: skills: keys that may still be loaded.
+    Args: skills: keys that may still be loaded.  reads_earlier: whether the model has the tool that reads what goes.
     """
+    ratio = folding.window.bytes_per_token
     options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
     if step.reason is FoldReason.SHORTENED:
-        return shortened(state, options=options, before_tokens=step.tokens)
+        return shortened(
+            state, options=options, before_tokens=step.tokens, reads_earlier=reads_earlier, bytes_per_token=ratio
+        )
     has_failed = state.turn is not None and state.turn.has_fold_failed
     # What was said last is worth more words than its beginnings, if there is anybody to find them.
     asks = step.reason is FoldReason.SUMMARY or (step.reason is FoldReason.EVERYTHING and not has_failed)
     if asks and summariser is not None:
-        fold = HistoryFold(summariser, options=options, limiter=limiter, skills=skills, spent=spent)
+        fold = HistoryFold(
+            summariser,
+            options=options,
+            limiter=limiter,
+            skills=skills,
+            spent=spent,
+            reads_earlier=reads_earlier,
+            bytes_per_token=ratio,
+        )
         return await fold.record(state, step)
     return folded(
         state,
@@ -130,6 +142,8 @@ async def replacement(
         skills=skills,
         options=options,
         before_tokens=step.tokens,
+        reads_earlier=reads_earlier,
+        bytes_per_token=ratio,
     )
 
 
@@ -144,13 +158,18 @@ class HistoryFold:
         limiter: anyio.CapacityLimiter,
         skills: AbstractSet[str],
         spent: Spent,
+        reads_earlier: bool = True,
+        bytes_per_token: float = BYTES_PER_TOKEN,
     ) -> None:
-        """Args: skills: keys that may still be loaded."""
+        """Args: skills: keys that may still be loaded.  reads_earlier: whether the model has the tool that reads what
+        goes.  bytes_per_token: as the host of the agent's model counts."""
         self._summariser = summariser
         self._options = options
         self._limiter = limiter
         self._skills = skills
         self._spent = spent
+        self._reads_earlier = reads_earlier
+        self._bytes_per_token = bytes_per_token
 
     async def record(self, state: ConversationState, step: Compact) -> ContextReplaced | CompactionFailed:
         """What came of it. Cancellation: nothing did."""
@@ -181,6 +200,8 @@ class HistoryFold:
             skills=self._skills,
             options=self._options,
             before_tokens=step.tokens,
+            reads_earlier=self._reads_earlier,
+            bytes_per_token=self._bytes_per_token,
         )
         gone = plan.kept[0].size_bytes
         if (came := sum(len(memoryview(block)) for block in made.head)) >= gone:

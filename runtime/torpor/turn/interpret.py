@@ -21,6 +21,7 @@ from torpor.conversation.budget import (
     request_sections,
 )
 from torpor.conversation.compaction import can_shrink
+from torpor.conversation.earlier import READ_EARLIER
 from torpor.conversation.fold import digest_of, requested_view
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
@@ -262,6 +263,7 @@ class Interpreter:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
             decided = await self._opening.decided(agent)
             skills = agent.offer(decided, self._surroundings.skills.current, has_earlier=True).addresses()
+            offered = agent.offers.with_earlier(self._journal.state.preamble, decided)
             record = await replacement(
                 self._journal.state,
                 step,
@@ -270,8 +272,8 @@ class Interpreter:
                 limiter=self._limiter,
                 skills=skills,
                 spent=spent,
+                reads_earlier=READ_EARLIER in agent.offers.tools_of(offered),
             )
-            offered = agent.offers.with_earlier(self._journal.state.preamble, decided)
         self._scope = None
         if record is None:
             if spent.calls:

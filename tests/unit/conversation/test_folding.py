@@ -214,6 +214,34 @@ def test_items_of_a_larger_window_make_way_in_a_smaller_one_and_stay_counted(rea
     assert "8 more items of turns 1 to 7 found no room here" in heads(record)[0]
 
 
+def test_nobody_is_sent_to_a_tool_that_is_not_offered() -> None:
+    items = Carried(items=(), left_out=1)
+    for reads_earlier in (True, False):
+        made = folded(
+            LOADED,
+            plan_of(LOADED, FoldReason.SUMMARY),
+            reason=FoldReason.SUMMARY,
+            summary=SO_FAR,
+            carried=items,
+            skills=frozenset(),
+            options=OPTIONS,
+            before_tokens=0,
+            reads_earlier=reads_earlier,
+        )
+        assert ("read_earlier" in heads(made)[0]) == reads_earlier
+        state = told(plain(1), called(2, result="m" * 500))
+        short = shortened(state, options=OPTIONS, before_tokens=0, reads_earlier=reads_earlier)
+        assert ("read_earlier" in content(short, "call_2")) == reads_earlier
+        assert "bytes left out here to make room" in content(short, "call_2")
+
+
+def test_tokens_after_are_counted_as_those_before_by_what_the_host_counts() -> None:
+    state = told(plain(1), called(2, result="m" * 500))
+    by_four = shortened(state, options=OPTIONS, before_tokens=0)
+    by_two = shortened(state, options=OPTIONS, before_tokens=0, bytes_per_token=2.0)
+    assert by_two.after_tokens in {2 * by_four.after_tokens - 1, 2 * by_four.after_tokens}
+
+
 def test_shortening_keeps_the_count_of_what_found_no_room() -> None:
     state = told(plain(1), called(2, result="m" * 500), left_out=3, left_out_turns=(1, 2))
     record = shortened(state, options=OPTIONS, before_tokens=0)

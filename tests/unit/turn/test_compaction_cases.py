@@ -25,6 +25,7 @@ from tests.support.compacting import (
 from tests.support.doubles import Gate, Play, PlayedModel, calls, echo, reads, replies, says, use, waits
 from tests.support.engine import SMALL_WINDOW_TOKENS, Engine, running_engine
 from tests.support.skills import catalogue_of
+from torpor.conversation.earlier import READ_EARLIER
 from torpor.conversation.summary import CompactionOptions
 from torpor.errors import ToolFailed
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
@@ -349,15 +350,20 @@ class TestResultsThatAreHuge:
         assert all(len(result["content"]) < 2 * CompactionOptions().result_bytes for result in results)
         assert all(request.estimated_tokens <= 200_000 for request in requested)
 
-    async def test_what_was_shortened_says_where_the_rest_is_and_stays_an_error(self) -> None:
+    @pytest.mark.parametrize("is_offered", [False, True])
+    async def test_what_was_shortened_stays_an_error_and_says_where_the_rest_is_if_it_can_be_read(
+        self, is_offered: bool
+    ) -> None:
         async def fails_at_length(arguments: dict[str, Any], context: ToolContext) -> str:
             raise ToolFailed("e" * 40_000)
 
-        async with running_engine(looks("a"), tools=(reads("look", fails_at_length),), profile=SMALL) as engine:
+        tools = [reads(name, fails_at_length) for name in ("look", *[READ_EARLIER] * is_offered)]
+        async with running_engine(looks("a"), tools=tools, profile=SMALL) as engine:
             await engine.ask("look")
             (result,) = (block for block in blocks(engine.model.requests[-1]) if block["type"] == "tool_result")
         assert result["is_error"] is True
-        assert "read_earlier shows all of turn 1]" in result["content"]
+        assert "left out here to make room" in result["content"]
+        assert ("read_earlier shows all of turn 1]" in result["content"]) == is_offered
 
     async def test_last_resorts_follow_one_another(self) -> None:
         """Long results first, then all turns but the running one, then the end of the turn; once each."""
