@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from torpor.errors import ConfigError
-from torpor.ordinary_files import read_ordinary
+from torpor.ordinary_files import read_ordinary, shown
 
 TOML_BYTES_MAX: Final = 16_777_216
 """A larger file is not read."""
@@ -73,6 +73,7 @@ def read_toml(path: Path, *, where: str) -> dict[str, Any]:
     Args: where: what the error calls it.
     Raises: FileNotFoundError. ConfigError: it cannot be read, or is not TOML.
     """
+    where = shown(where)
     try:
         return parse_toml(read_ordinary(path, cap_bytes=TOML_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
@@ -120,6 +121,7 @@ def _refuse_vast(tables: dict[str, Any]) -> None:
 
 def unreadable(exc: OSError, *, where: str, expected: str = "a file that this user may read") -> ConfigError:
     """``exc`` as the fault of the file or folder ``where``."""
+    where = shown(where)
     found = Words(f"unreadable ({(exc.strerror or type(exc).__name__).lower()})")
     return ConfigError(where, key="folder" if "folder" in expected else "file", found=found, expected=expected)
 

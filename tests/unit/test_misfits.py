@@ -139,3 +139,13 @@ def test_a_pattern_is_told_in_words_where_it_has_any(pattern: str, said: str) ->
         msgspec.convert({"name": "?"}, named)
 
     assert with_choices(refused.value, named) == said
+
+
+def test_file_whose_name_is_no_utf8_is_told_in_words_that_can_be_sent(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.toml")
+    (tmp_path / name).write_text("nope")
+
+    with pytest.raises(ConfigError) as refused:
+        read_toml(tmp_path / name, where=name)
+
+    assert msgspec.json.encode(refused.value.where) == '"\ufffd.toml"'.encode()

@@ -5,7 +5,7 @@ compressed, so that a file that is being edited cannot show through; other files
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import anyio
@@ -14,6 +14,7 @@ import msgspec
 
 from torpor.errors import SkillFileUnreadable, ToolFailed
 from torpor.skillbook.codes import CODES
+from torpor.skillbook.index import Finder
 from torpor.skillbook.listing import listing_text
 from torpor.skillbook.load import Edition, Place, Problem, Shelf, place_text
 from torpor.skillbook.options import SkillOptions
@@ -57,6 +58,7 @@ class Catalogue:
             for address, edition in sorted(self._by_address.items())
             if SCOPE_MARK in address
         )
+        self._finder = Finder(self.skills)
         self.problems: Final[tuple[Problem, ...]] = shelf.problems + collisions
         """In the order of places."""
         self.digest: Final[str] = _digest(self._by_address)
@@ -72,6 +74,10 @@ class Catalogue:
                 winner = self._by_address.get(slug(name))
                 edition = winner if winner is not None and winner.root.scope == slug(scope) else None
         return edition.skill if edition is not None else None
+
+    def search(self, query: str, *, limit: int, among: Container[str]) -> tuple[Skill, ...]:
+        """The skills with keys ``among`` these that have words of ``query``, best first."""
+        return self._finder.search(query, limit=limit, among=among)
 
     def address(self, skill: Skill) -> str:
         """What ``skill`` answers to; its key where it is not here."""

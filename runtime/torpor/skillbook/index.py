@@ -1,9 +1,11 @@
 """The index of skills in a system prompt, within its budget, and the search for what it left out. PURE."""
 
-import operator
+import heapq
+import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +18,9 @@ from torpor.skillbook.parse import Skill
 INDEX_TAG: Final = "available_skills"
 FIRST_SENTENCE_CHARS_MAX: Final = 160
 SHORT_CHARS_MAX: Final = 80
+QUERY_WORDS_MAX: Final = 24
+"""Different words of a search that count, the first ones."""
+QUERY_CHARS_MAX: Final = 2_048
 
 _FRAME_BYTES: Final = len(f"<{INDEX_TAG}>\n</{INDEX_TAG}>")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
@@ -64,17 +69,57 @@ def line_tokens(skill: Skill) -> int:
     return tokens_of_bytes(len(_line(skill, _whole).encode()) + 1)
 
 
-def search(skills: Sequence[Skill], query: str, *, limit: int) -> tuple[Skill, ...]:
-    """The skills that have words of ``query`` in key, name or description, best first; ties in the order of keys.
+class Finder:
+    """The words of some skills, taken apart once; may be made in another thread than it is asked in."""
 
-    Having more of the words counts most; a word counts more in a key or name than in a description, and more whole than
-    as a part of another.
-    """
-    words = set(_words(query))
-    scored = ((_score(skill, words), skill) for skill in skills if skill.model_invocable)
-    found = [pair for pair in scored if any(pair[0])]
-    found.sort(key=lambda pair: (*map(operator.neg, pair[0]), pair[1].key))
-    return tuple(skill for _, skill in found[:limit])
+    def __init__(self, skills: Iterable[Skill]) -> None:
+        self._skills = tuple(skill for skill in skills if skill.model_invocable)
+        self._headings = _where([f"{skill.key} {skill.name}" for skill in self._skills])
+        self._descriptions = _where([skill.description for skill in self._skills])
+
+    def search(self, query: str, *, limit: int, among: Container[str] | None = None) -> tuple[Skill, ...]:
+        """The skills that have words of ``query`` in key, name or description, best first; ties in the order of keys.
+
+        Having more of the words counts most; a word counts more in a key or name than in a description, and more whole
+        than as a part of another. Args: among: keys; None for all.
+        """
+        had: Counter[int] = Counter()
+        scores: Counter[int] = Counter()
+        for word in itertools.islice(dict.fromkeys(_words(query[:QUERY_CHARS_MAX])), QUERY_WORDS_MAX):
+            worth = _worth(word, self._descriptions, whole=3)
+            for number, match in _worth(word, self._headings, whole=4).items():
+                worth[number] = worth.get(number, 0) + 3 * match
+            had.update(worth.keys())
+            scores.update(worth)
+        found = (number for number in had if among is None or self._skills[number].key in among)
+        best = heapq.nsmallest(
+            limit, found, key=lambda number: (-had[number], -scores[number], self._skills[number].key)
+        )
+        return tuple(self._skills[number] for number in best)
+
+
+def search(skills: Sequence[Skill], query: str, *, limit: int) -> tuple[Skill, ...]:
+    """As ``Finder`` does, once."""
+    return Finder(skills).search(query, limit=limit)
+
+
+def _where(texts: Iterable[str]) -> dict[str, list[int]]:
+    """By word, the numbers of the texts that have it."""
+    where: dict[str, list[int]] = {}
+    for number, text in enumerate(texts):
+        for word in set(_words(text)):
+            where.setdefault(word, []).append(number)
+    return where
+
+
+def _worth(word: str, where: Mapping[str, Sequence[int]], *, whole: int) -> dict[int, int]:
+    """What ``word`` counts in each text that has it."""
+    # Scripts without blanks have a sentence for a word.
+    is_long = len(word) >= 3 or not word.isascii()
+    worth: dict[int, int] = {}
+    for other in (other for other in where if word in other) if is_long else ():
+        worth.update(dict.fromkeys(where[other], 1))
+    return worth | dict.fromkeys(where.get(word, ()), whole)
 
 
 def _line(skill: Skill, shorten: Callable[[str], str]) -> str:
@@ -130,23 +175,3 @@ def _words(text: str) -> list[str]:
 
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold().replace("_", " ")
-
-
-def _score(skill: Skill, words: set[str]) -> tuple[int, int]:
-    """How many of ``words`` it has, and how much they count."""
-    whole = _folded(f"{skill.key} {skill.name} {skill.description}")
-    had = [word for word in words if word in whole]
-    if not had:
-        return 0, 0
-    heading = _words(f"{skill.key} {skill.name}")
-    description = _words(skill.description)
-    scores = [3 * _match(word, heading, whole=4) + _match(word, description, whole=3) for word in had]
-    return sum(map(bool, scores)), sum(scores)
-
-
-def _match(word: str, among: list[str], *, whole: int) -> int:
-    if word in among:
-        return whole
-    # Scripts without blanks have a sentence for a word.
-    is_long = len(word) >= 3 or not word.isascii()
-    return int(is_long and any(word in other for other in among))

@@ -1,7 +1,9 @@
 """The skills of one turn, as the engine's tools reach them: what is offered, not yet loaded, and still switched on."""
 
 import difflib
-from collections.abc import Sequence
+import heapq
+import itertools
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from torpor.conversation.budget import tokens_of_bytes
@@ -9,12 +11,14 @@ from torpor.conversation.state import LoadedSkill
 from torpor.errors import ToolFailed
 from torpor.records.ids import CallId
 from torpor.records.journal import SkillLoaded
-from torpor.skillbook.index import search
 from torpor.skillbook.parse import Skill
+from torpor.skillbook.slug import NAME_CHARS_MAX, slug
 from torpor.turn.offer import Offer
 
 NEAR_MAX: Final = 3
 """Names that are suggested for one that does not exist."""
+COMPARED_MAX: Final = 200
+"""Names that are compared with it letter by letter, which takes a tenth of a millisecond each."""
 _VERSION_CHARS: Final = 12
 
 
@@ -74,21 +78,30 @@ class TurnSkills:
 
     def search(self, query: str, *, limit: int) -> str:
         """See the contract."""
-        found = search(tuple(self._offered.values()), query, limit=limit)
+        found = self._catalogue.search(query, limit=limit, among=self._offered)
         return "\n".join(f"{skill.key}: {skill.description}" for skill in found) or f"no skill fits {query!r}"
 
     def named(self, name: str) -> Skill:
         """The skill of that name. Raises: ToolFailed: it is not offered, or not any more."""
         skill = self._named(name)
         if skill is None:
-            near = (
-                difflib.get_close_matches(name, self._offered, n=NEAR_MAX, cutoff=0.3)
-                or sorted(self._offered)[:NEAR_MAX]
-            )
+            near = _near(name, self._offered)
+            said = name if len(name) <= NAME_CHARS_MAX else f"{name[:NAME_CHARS_MAX]}…"
             if not near:
-                raise ToolFailed(f"no skill {name!r} is available any more, go on without it")
-            raise ToolFailed(f"no skill {name!r} is available, expected one as it is listed, perhaps {', '.join(near)}")
+                raise ToolFailed(f"no skill {said!r} is available any more, go on without it")
+            raise ToolFailed(f"no skill {said!r} is available, expected one as it is listed, perhaps {', '.join(near)}")
         return skill
+
+
+def _near(name: str, keys: Collection[str]) -> list[str]:
+    """Keys that look like ``name``, else the first ones; of many, those that share a word with it are compared."""
+    wanted = slug(name[:NAME_CHARS_MAX])
+    words = set(wanted.split("-"))
+    likely = keys if len(keys) <= COMPARED_MAX else (key for key in keys if not words.isdisjoint(key.split("-")))
+    compared = list(itertools.islice(likely, COMPARED_MAX))
+    return difflib.get_close_matches(wanted, compared, n=NEAR_MAX, cutoff=0.3) or heapq.nsmallest(
+        NEAR_MAX, compared or keys
+    )
 
 
 class CallSkills:

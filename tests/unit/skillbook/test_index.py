@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torpor.skillbook.index import index_text, line_tokens, search
+from torpor.skillbook.index import QUERY_CHARS_MAX, QUERY_WORDS_MAX, Finder, index_text, line_tokens, search
 from torpor.skillbook.parse import Skill
 
 
@@ -139,3 +139,14 @@ def test_search_ranks_by_words(query: str, found: list[str]) -> None:
 
 def test_search_gives_at_most_as_many_as_asked_for() -> None:
     assert keys(search(many(30), "skill", limit=2)) == ["skill-number-0000", "skill-number-0001"]
+
+
+def test_search_looks_for_the_first_different_words_only() -> None:
+    words = [f"w{number:03}" for number in range(QUERY_WORDS_MAX + 1)]
+    shelf = [skill("last", words[-1]), skill("first", words[0])]
+    assert keys(search(shelf, " ".join([words[0], *words]), limit=10)) == ["first"]
+    assert keys(search(shelf, "-" * QUERY_CHARS_MAX + words[0], limit=10)) == []
+
+
+def test_search_can_be_held_to_some_skills() -> None:
+    assert keys(Finder(many(30)).search("skill", limit=2, among={"skill-number-0007"})) == ["skill-number-0007"]

@@ -14,7 +14,7 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS
 from torpor.turn.agents import Agent
 from torpor.turn.definition import AgentDefinition
-from torpor.turn.offer import OFFERS_MAX, Offer, sections_in, tools_in
+from torpor.turn.offer import EDITIONS_MAX, OFFERS_MAX, Offer, sections_in, tools_in
 from torpor.turn.prepare import NO_SKILLS
 
 SKILL_TOOLS = {LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS}
@@ -143,3 +143,14 @@ def test_the_oldest_offer_goes_when_there_are_too_many_and_can_be_made_again() -
     assert again.preamble == first.preamble
     assert one.offers.tools_of(first.preamble) == first.tools
     assert repr(one.offers) == f"<Offers ready={OFFERS_MAX}>"
+
+
+def test_offers_of_the_last_editions_of_the_skills_alone_are_kept() -> None:
+    one = agent()
+    for edition in range(2 * EDITIONS_MAX):
+        catalogue = catalogue_of("refunds", edition=edition)
+        for flags in (EVERYTHING_ON, off("tool.pay")):
+            one.offer(flags, catalogue)
+    assert repr(one.offers) == f"<Offers ready={2 * EDITIONS_MAX}>"
+    last = catalogue_of("refunds", edition=2 * EDITIONS_MAX)
+    assert one.offer(EVERYTHING_ON, last).catalogue is last

@@ -133,3 +133,11 @@ def test_a_skill_that_shares_its_key_is_as_good_as_off_where_that_key_is(tmp_pat
     for skills in (skills_of(catalogue, "refunds"), skills_of(catalogue, allowed=("visits",))):
         with pytest.raises(ToolFailed, match="perhaps visits"):
             skills.of_call(A).load(name)
+
+
+def test_a_misspelt_name_among_thousands_finds_those_that_share_a_word() -> None:
+    offered = [f"letter-{number}" for number in range(5_000)] + ["refund-invoice"]
+    skills = skills_of(catalogue_of(*offered))
+    with pytest.raises(ToolFailed, match="perhaps refund-invoice") as refused:
+        skills.named("invoice refund" + " x" * 1_000)
+    assert len(str(refused.value)) < 200
