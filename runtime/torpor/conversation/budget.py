@@ -93,14 +93,26 @@ def encoded_tokens(value: Any) -> int:
 
 
 def request_sections(
-    fixed: Mapping[str, int], turn: TurnState | None, view: View, *, budget_tokens: int
+    fixed: Mapping[str, int], turn: TurnState | None, view: View, *, budget_tokens: int, head_bytes: int = 0
 ) -> dict[str, int]:
-    """Estimated tokens of a whole request by section; what is empty is left out, and ``headroom`` is what remains."""
+    """Estimated tokens of a whole request by section; what is empty is left out, and ``headroom`` is what remains.
+
+    Args: head_bytes: of the view, for what stands for folded turns.
+    """
     told_bytes = turn.signal_bytes + turn.turn_only_bytes if turn is not None else 0
     told = turn.sections if turn is not None else {}
-    sections = {**fixed, "history": tokens_of_bytes(view.size_bytes - told_bytes), **told}
+    said = {
+        "history": tokens_of_bytes(view.size_bytes - told_bytes - head_bytes),
+        "summary": tokens_of_bytes(head_bytes),
+    }
+    sections = {**fixed, **said, **told}
     used = {name: tokens for name, tokens in sections.items() if tokens}
     return {**used, "headroom": budget_tokens - sum(used.values())}
+
+
+def head_bytes(state: ConversationState) -> int:
+    """Of the view, what stands for folded turns: the summary, and texts of skills."""
+    return state.starts[0].size_bytes if state.generation and state.starts else 0
 
 
 def exceeded(sections: Mapping[str, int], profile: Profile) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class SectionShare(msgspec.Struct, frozen=True, kw_only=True):
     share_of_request: float
     """0 for ``headroom``, which is no part of it."""
     is_over: bool
-    """Whether the allotment that it draws on is exceeded."""
+    """Whether it draws on an allotment that is exceeded."""
 
 
 class RequestBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ def _budget(record: ModelRequested) -> RequestBudget:
             tokens=tokens,
             share=tokens / record.budget_tokens,
             share_of_request=0.0 if name == HEADROOM else tokens / max(request_tokens, 1),
-            is_over=drawn.get(name, name) in record.over,
+            is_over=tokens != 0 and drawn.get(name, name) in record.over,
         )
         for name, tokens in told.items()
     )

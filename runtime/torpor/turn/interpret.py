@@ -15,6 +15,7 @@ from torpor.bus.contract import Bus
 from torpor.clock import Clock
 from torpor.conversation.budget import (
     exceeded,
+    head_bytes,
     input_tokens,
     next_request_tokens,
     request_bytes,
@@ -299,7 +300,7 @@ class Interpreter:
         ratio = self._calibration.bytes_per_token(model)
         estimated_tokens = next_request_tokens(state, view.size_bytes, bytes_per_token=ratio)
         fixed = agent.offers.sections_of(state.preamble)
-        sections = request_sections(fixed, turn, view, budget_tokens=agent.budget_tokens)
+        sections = request_sections(fixed, turn, view, budget_tokens=agent.budget_tokens, head_bytes=head_bytes(state))
         if step.attempt > 1:
             self._journal.add(
                 AttemptStarted(turn=step.turn, step=StepKind.CALL_MODEL, round=step.round, attempt=step.attempt)

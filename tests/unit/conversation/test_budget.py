@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.turns_told import plain, told
 from torpor.conversation.budget import (
     PROFILES,
     SECTIONS,
     Profile,
     encoded_tokens,
     exceeded,
+    head_bytes,
     input_tokens,
     next_request_tokens,
     pending_bytes,
@@ -59,6 +61,17 @@ def test_a_request_is_its_fixed_parts_the_history_and_what_remains(running: Turn
         "history": history,
         "headroom": 1_000 - 33 - history,
     }
+
+
+def test_what_stands_for_folded_turns_is_a_section_of_its_own() -> None:
+    sections = request_sections(FIXED, turn(), VIEW, budget_tokens=1_000, head_bytes=80)
+    assert (sections["summary"], sections["history"]) == (20, tokens_of_bytes(VIEW.size_bytes - 80))
+    assert sum(sections.values()) == 1_000
+    folded = told(plain(1), plain(2), generation=1)
+    assert head_bytes(folded) == folded.starts[0].size_bytes
+    moved = msgspec.structs.replace(folded.starts[0], size_bytes=80)
+    assert head_bytes(msgspec.structs.replace(folded, starts=(moved, *folded.starts[1:]))) == 80
+    assert head_bytes(told(plain(1))) == 0
 
 
 def test_what_a_turn_was_told_beside_its_messages_is_no_history() -> None:

@@ -43,7 +43,7 @@ def test_every_section_is_told_and_an_allotment_that_is_exceeded_marks_all_that_
     assert budget is not None
     told = {each.section: (each.tokens, each.is_over) for each in budget.sections}
     assert told["history"] == (900, True)
-    assert told["memories"] == (0, True)
+    assert told["memories"] == (0, False)
     assert told["tools"] == (300, False)
     assert told["headroom"] == (-200, True)
     assert told["instructions"] == (0, False)
