@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from torpor.conversation.budget import next_request_tokens, pending_bytes
+from torpor.conversation.budget import head_bytes, next_request_tokens, pending_bytes
 from torpor.conversation.compaction import Overflow, Window, next_fold
 from torpor.conversation.state import PAUSED, ConversationState, TurnState
 from torpor.conversation.summary import CompactionOptions
@@ -165,7 +165,7 @@ def _folded_first(
         case None:
             return step
         case Overflow():
-            detail = f"the request has about {tokens} tokens, {folding.window.limit_tokens} fit"
+            detail = _too_long(state, tokens=tokens, window=folding.window)
             return FinishTurn(turn=turn.number, end=TurnEnd.FAILED, code=fold.value, detail=detail)
         case FoldReason() if fold is not FoldReason.SUMMARY and turn.folds_begun >= options.attempts_max:
             detail = f"folding older turns did not survive {turn.folds_begun} attempts"
@@ -174,6 +174,13 @@ def _folded_first(
             return Compact(turn=turn.number, round=step.round, attempt=turn.folds_begun + 1, reason=fold, tokens=tokens)
         case _:
             assert_never(fold)
+
+
+def _too_long(state: ConversationState, *, tokens: int, window: Window) -> str:
+    """How much it is, of what, and how much would fit."""
+    fixed, head = (round(size / window.bytes_per_token) for size in (state.preamble.size_bytes, head_bytes(state)))
+    parts = f"{fixed} for prompt, tools and index of skills, {head} for what stands for folded turns"
+    return f"the request has about {tokens} tokens, {window.limit_tokens} fit; of them {parts}"
 
 
 def _next_in_turn(state: ConversationState, turn: TurnState, options: StepOptions) -> Step:

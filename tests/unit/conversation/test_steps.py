@@ -227,7 +227,8 @@ def test_a_request_that_cannot_be_made_to_fit_ends_the_turn() -> None:
         turn=1,
         end=TurnEnd.FAILED,
         code="context_too_long",
-        detail="the request has about 231 tokens, 100 fit",
+        detail="the request has about 231 tokens, 100 fit; of them "
+        "3 for prompt, tools and index of skills, 0 for what stands for folded turns",
     )
 
 
