@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from torpor.conversation.graphemes import cut
 from torpor.conversation.markup import element, escaped
 from torpor.conversation.state import ConversationState
 from torpor.conversation.text import clean
@@ -35,6 +36,8 @@ class LiveContextOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """The latest messages that it is made from."""
     words_max: Count = 30
     """Of it; the rest is cut off."""
+    chars_max: Count = 300
+    """Of it too, since not every language puts spaces between words."""
     retry_messages: Amount = 6
     """New messages after a refresh that failed, before the next one."""
 
@@ -69,12 +72,13 @@ def is_awaited(state: ConversationState, *, options: LiveContextOptions) -> bool
     return bool(state.live.ordered) and state.said - state.live.tried_messages < options.every_messages
 
 
-def words_of(answer: str, *, words_max: int) -> str:
-    """The words of an answer, cut to so many. Raises: NotLive: there are none."""
+def words_of(answer: str, *, words_max: int, chars_max: int) -> str:
+    """The words of an answer, cut to so many, and between characters to so much text. Raises: NotLive: there are none."""
     words = _FENCE.sub("", clean(answer).text).split()
     if not any(any(char.isalnum() for char in word) for word in words):
         raise NotLive("the answer has no words")
-    return " ".join(words[:words_max])
+    kept = " ".join(words[:words_max])
+    return (cut(kept, chars_max=chars_max) or kept[:chars_max]).rstrip()
 
 
 def live_block(words: str) -> Block:

@@ -200,7 +200,8 @@ class LiveContextJobs:
                 reply = await model.model.reply(request, _Unheard())
         if limit.cancelled_caught:
             raise ModelTimedOut(f"no live context within {self._deadline_s:g} s")
-        return words_of(_text(reply), words_max=self._options.words_max), reply.usage
+        options = self._options
+        return words_of(_text(reply), words_max=options.words_max, chars_max=options.chars_max), reply.usage
 
     async def _messages(self, key: ConversationKey, payload: _Payload) -> Sequence[str]:
         """The latest ones, oldest first, each with who said it."""

@@ -83,13 +83,13 @@ def test_numbers_of_the_options_are_those_that_count() -> None:
     ],
 )
 def test_words_are_one_line_without_fences_and_cut_to_the_cap(answer: str, words: str) -> None:
-    assert words_of(answer, words_max=5) == words
+    assert words_of(answer, words_max=5, chars_max=300) == words
 
 
 @pytest.mark.parametrize("answer", ["", " \n", "...", "``` ```", "- -\u200b-"])
 def test_an_answer_without_words_is_none(answer: str) -> None:
     with pytest.raises(NotLive, match="no words"):
-        words_of(answer, words_max=5)
+        words_of(answer, words_max=5, chars_max=300)
 
 
 def test_what_the_words_say_cannot_close_their_tag() -> None:
@@ -102,3 +102,9 @@ def test_what_the_words_say_cannot_close_their_tag() -> None:
 def test_options_take_no_unknown_name() -> None:
     with pytest.raises(msgspec.ValidationError, match="every"):
         msgspec.convert({"every": 3}, LiveContextOptions)
+
+
+def test_words_without_spaces_between_them_are_cut_between_characters() -> None:
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    assert words_of("a" + family * 100, words_max=30, chars_max=12) == "a" + family * 2
+    assert words_of("a" * 500, words_max=30, chars_max=300) == "a" * 300
