@@ -5,7 +5,7 @@ error repeats nothing that could not be sent back.
 """
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from torpor.conversation.text import clean
 from torpor.errors import BadFrame, ClientError, TorporError, UnknownConversation
 from torpor.gateway.auth import Principal, Scope, is_owner_name
 from torpor.misfits import with_choices
+from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.frames import (
     Ack,
     AnyClientFrame,
@@ -23,10 +24,27 @@ from torpor.records.frames import (
     Send,
     Subscribe,
     Unsubscribe,
+    UpdateContext,
 )
 from torpor.records.ids import CONVERSATION_ID, JOB_ID, ConversationKey
 
 _DECODER: Final = msgspec.json.Decoder(AnyClientFrame)
+_PARTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "record": SelectedRecord,
+    **dict.fromkeys(("screen", "role", "plan", "actions"), ContextPart),
+}
+"""What the parts of a context are."""
+
+
+_NAME_CHARS: Final = 64
+"""Of a name that is repeated in an error."""
+
+
+class _Told(msgspec.Struct):
+    context: dict[str, Any] = {}
+
+
+_TOLD: Final = msgspec.json.Decoder(_Told)
 
 
 def decode(text: str) -> AnyClientFrame:
@@ -38,7 +56,7 @@ def decode(text: str) -> AnyClientFrame:
     Raises: BadFrame: not JSON, nested too deeply, of no known type, or not of its type's shape.
     """
     try:
-        return _DECODER.decode(text)
+        return _decode_strict(text)
     except msgspec.ValidationError as exc:
         raise _bad(exc) from exc
     except UnicodeEncodeError:
@@ -51,9 +69,38 @@ def decode(text: str) -> AnyClientFrame:
         raise _too_deep() from exc
 
 
+def _decode_strict(text: str) -> AnyClientFrame:
+    frame = _DECODER.decode(text)
+    if isinstance(frame, UpdateContext):
+        _check_context(_TOLD.decode(text).context)
+    return frame
+
+
+def _check_context(context: dict[str, Any]) -> None:
+    """A part that is misspelt would clear what it was meant to tell. Raises: BadFrame."""
+    _check_names(context, of=WorkingContext, place="context")
+    for name, kind in _PARTS.items():
+        told = context.get(name)
+        for number, part in enumerate(told if isinstance(told, list) else [told]):
+            if isinstance(part, dict):
+                where = f"context.{name}[{number}]" if isinstance(told, list) else f"context.{name}"
+                _check_names(part, of=kind, place=where)
+
+
+def _check_names(told: dict[str, Any], *, of: type[msgspec.Struct], place: str) -> None:
+    known = of.__struct_fields__
+    for name in told:
+        if name not in known:
+            shown = repr(clean(name[:_NAME_CHARS]).text)
+            raise BadFrame(f"{place} has an unknown field {shown}, expected of {', '.join(known)}")
+
+
 def _decode_lenient(text: str) -> AnyClientFrame:
     try:
-        frame = msgspec.convert(json.loads(text), AnyClientFrame)
+        told = json.loads(text)
+        frame = msgspec.convert(told, AnyClientFrame)
+        if isinstance(frame, UpdateContext):
+            _check_context(told["context"])
     except ValueError as exc:  # of either library
         raise _bad(exc) from exc
     except RecursionError as exc:

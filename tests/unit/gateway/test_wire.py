@@ -141,3 +141,17 @@ def test_a_frame_that_cannot_be_read_is_answered_under_its_names(text: str, name
     frame = unreadable_frame(text, BadFrame("no"))
 
     assert (frame.ref, frame.conversation, frame.message_id) == names
+
+
+@pytest.mark.parametrize(
+    ("context", "told"),
+    [
+        ('{"recrod":{"type":"case","id":"7"}}', "context has an unknown field 'recrod', expected of record, screen"),
+        ('{"record":{"type":"case","id":"7","txt":"x"}}', "context.record has an unknown field 'txt'"),
+        ('{"actions":[{"text":"x"},{"text":"y","lable":"z"}]}', r"context.actions\[1\] has an unknown field 'lable'"),
+        ('{"screen":{"text":"\\ud83d","lable":"z"}}', "context.screen has an unknown field 'lable'"),
+    ],
+)
+def test_a_misspelt_part_of_a_context_is_refused(context: str, told: str) -> None:
+    with pytest.raises(BadFrame, match=told):
+        decode(f'{{"frame":"context.update","ref":"r","conversation":"c1","context":{context}}}')
