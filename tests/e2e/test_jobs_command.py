@@ -56,6 +56,7 @@ def test_an_operator_lists_retries_and_drops_jobs_of_a_running_server(torpor: Co
     with torpor.serving("--home", "home", "--port", "0") as server:
         here = ("--home", "home")
         assert [row["id"] for row in torpor.facts("jobs", *here)] == ["digest:1", "digest:2"]
+        assert torpor.facts("jobs", "list", *here) == torpor.facts("jobs", *here)
         assert torpor.output("jobs", "retry", "digest:1", *here) == f"{KEY.path}/digest:1 runs next\n"
         (first, _) = torpor.facts("jobs", *here)
         assert (first["state"], first["attempts"]) == ("waiting", 0)

@@ -20,11 +20,11 @@ from torpor.records.journal import JournalRecord
 @click.command(short_help="Show the journal of a conversation as a timeline.")
 @click.argument("name", metavar="ID")
 @click.option("--content", is_flag=True, help="Show what was said as well.")
-@click.option("--budget", "shown", flag_value="budget", help="Show where the tokens of a request went.")
-@click.option("--request", "shown", flag_value="request", help="Print a request exactly as it was sent, as JSON.")
-@click.option("--diff", "shown", flag_value="diff", help="Show what a request changed of the one before it.")
-@click.option("--why", "shown", flag_value="why", help="Show what was in a request, and from which records it came.")
-@click.option("--cache", "shown", flag_value="cache", help="Show how much of each request the one before had sent.")
+@click.option("--budget", is_flag=True, help="Show where the tokens of a request went.")
+@click.option("--request", is_flag=True, help="Print a request exactly as it was sent, as JSON.")
+@click.option("--diff", is_flag=True, help="Show what a request changed of the one before it.")
+@click.option("--why", is_flag=True, help="Show what was in a request, and from which records it came.")
+@click.option("--cache", is_flag=True, help="Show how much of each request the one before had sent.")
 @click.option("--turn", type=click.IntRange(min=1), help="The last request of this turn; of the conversation without.")
 @click.option("--call", default="", metavar="CALL", help="This very request, as the timeline names it, like 3-1-1.")
 @server_options
@@ -34,17 +34,21 @@ def command(
     *,
     name: str,
     content: bool,
-    shown: str | None,
     turn: int | None,
     call: str,
     server: Server,
     data: Path | None,
     as_json: bool,
+    **views: bool,
 ) -> None:
     """Show what happened in the conversation ID, record by record: when, for how long, at what cost.
 
     ID is [tenant/]owner/conversation, short where that is unique.
     """
+    wanted = [view for view, is_wanted in views.items() if is_wanted]
+    if len(wanted) > 1:
+        raise click.UsageError(f"--{' and --'.join(wanted)} each show something else, expected one of them.")
+    shown = wanted[0] if wanted else None
     heard = ask(server, lambda connected: connected.records(name)) if data is None else None
 
     def journal() -> Iterable[JournalRecord]:

@@ -34,6 +34,10 @@ def command(context: click.Context, *, state: str | None, server: Server, data: 
             # They would count for nothing, and the verb would mean another server.
             raise click.UsageError(f"options stand before {verb!r}, expected them behind {verb!r}", context)
         return
+    _list(state, server=server, data=data, as_json=as_json)
+
+
+def _list(state: str | None, *, server: Server, data: Path | None, as_json: bool) -> None:
     now_us = SystemClock().now_us()
     rows, counts = (list(listed_jobs(data)), counted_jobs(data, now_us)) if data is not None else ask(server, _listed)
     shown = [row for row in rows if state in {None, row["state"]}]
@@ -45,6 +49,16 @@ def command(context: click.Context, *, state: str | None, server: Server, data: 
         head = ("ID", "KIND", "STATE", "AGE", "DUE", "ATTEMPTS", "LAST ERROR")
         print_table(head, [_cells(row, now_us) for row in shown])
     click.echo(_in_words(counts, now_us))
+
+
+@command.command("list", hidden=True)
+@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
+@server_options
+@file_option
+@json_option
+def list_jobs(*, state: str | None, server: Server, data: Path | None, as_json: bool) -> None:
+    """List background work, as `torpor jobs` does."""
+    _list(state, server=server, data=data, as_json=as_json)
 
 
 @command.command("retry")

@@ -182,7 +182,7 @@ def _model_failed(record: ModelFailed) -> Description:
         "retry_at_us": record.retry_at_us,
         "next_model": record.next_model,
     }
-    pause_s = (record.retry_at_us - record.at_us) / 1_000_000
+    pause_s = max(0, record.retry_at_us - record.at_us) / 1_000_000
     again = f", asked again in {pause_s:.3g} s" if record.retry_at_us else ""
     other = f" as model {record.next_model!r}" if record.next_model else ""
     return f"model failed, {record.code}: {record.detail}{again}{other}", facts, ""

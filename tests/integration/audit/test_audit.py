@@ -277,3 +277,9 @@ def test_a_schema_that_is_no_text_is_told_in_words(changed: Changed) -> None:
     changed.db.close()
     for asked in (("verify", "--all"), ("ps",)):
         assert "torpor.db" in Command(changed.folder.parent).complaint(*asked, "--data", str(changed.folder))
+
+
+def test_two_views_of_a_request_at_once_are_refused(changed: Changed) -> None:
+    torpor = Command(changed.folder.parent)
+    asked = ("inspect", CONVERSATION, "--data", str(changed.folder), "--diff", "--why")
+    assert "--diff and --why each show something else" in torpor.run(*asked, code=2).stderr
