@@ -13,6 +13,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from torpor.file_watch import watch
+from torpor.ordinary_files import shown
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import Shelf, SkillRoot, load_shelf
 from torpor.skillbook.options import SkillOptions
@@ -113,7 +114,7 @@ def _changes(old: Catalogue, new: Catalogue, *, before: Shelf, after: Shelf) -> 
 
 def _broken(before: Shelf, after: Shelf) -> tuple[str, ...]:
     places = [place for place, sign in after.broken.items() if before.broken.get(place) != sign]
-    return tuple(sorted("/".join(parts) for _, parts in places))
+    return tuple(sorted(shown("/".join(parts)) for _, parts in places))
 
 
 def _tell(changes: Changes, catalogue: Catalogue) -> None:

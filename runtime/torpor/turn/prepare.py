@@ -137,7 +137,7 @@ def beginning(
     sections = {
         "live_context": encoded_tokens(state.live.block[0]) if has_live else 0,
         "envelope": signal.tokens,
-        "policy_excerpts": tokens_of_bytes(len(told.encode())),
+        "policy_excerpts": encoded_tokens(told) if told else 0,
         "lookback": lookback.tokens,
     }
     records.append(
@@ -197,7 +197,8 @@ def _signal(state: ConversationState, agent: Agent, *, surroundings: Surrounding
 def _excerpts(
     state: ConversationState, step: PrepareTurn, *, agent: Agent, surroundings: Surroundings
 ) -> tuple[Excerpt, ...]:
-    """What fits the messages, whole excerpts within the allotment, their markup included."""
+    """What fits the messages, whole excerpts within the allotment as they stand in a request, markup and escapes
+    included."""
     allowed = agent.definition.policies
     if not allowed:
         return ()
@@ -211,7 +212,7 @@ def _excerpts(
             budget_tokens=room_tokens,
             ids=None if EVERY in allowed else frozenset(allowed),
         )
-        told_tokens = tokens_of_bytes(len(policies_text(found).encode()))
+        told_tokens = encoded_tokens(policies_text(found))
         if told_tokens <= budget_tokens:
             return found
         # In proportion, and less than what was found this time, so that something must give way.

@@ -1,11 +1,12 @@
 """How a turn begins: what it draws on is frozen into its records, and what it waits for holds up nothing else."""
 
 import anyio
+import msgspec
 import pytest
 
 from tests.support.doubles import FakeToolbox, Gate, Ledger, PlayedModel, calls, reads, says, use, writes
 from tests.support.engine import DEADLINE_S, Engine, running_engine
-from torpor.conversation.budget import Profile, tokens_of_bytes
+from torpor.conversation.budget import Profile, encoded_tokens, tokens_of_bytes
 from torpor.conversation.fold import fold
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import PrepareTurn
@@ -114,6 +115,13 @@ def test_excerpts_fit_their_budget_with_all_that_is_around_them(text: str, token
     one = tokens_of_bytes(len(policies_text(Rules(text).excerpts).encode()))
     if tokens >= 3 * one:
         assert record.policies
+
+
+@pytest.mark.parametrize("char", ["\\", "\t", '"', "&", "\u732b"])
+def test_excerpts_cost_what_they_take_in_a_request(char: str) -> None:
+    record = prepared((f"rule {char * 600}",) * 6, tokens=1_000)
+    blocks = [msgspec.json.decode(block) for block in record.turn_only]
+    assert sum(encoded_tokens(block["text"]) for block in blocks) <= 1_000
 
 
 def test_an_allotment_of_the_profile_wins_over_the_options() -> None:
