@@ -595,10 +595,3 @@ def test_a_summary_that_failed_is_counted() -> None:
     assert (state.turn.folds_begun, state.turn.has_fold_failed) == (0, True)
     assert (state.fold_failures, state.fold_failed_us) == (1, 1)
     assert state.view == in_turn().view
-
-
-def test_a_fold_that_was_cut_says_nothing_against_the_summariser() -> None:
-    state = after(in_turn(), CompactionFailed(turn=1, code="cancelled", detail="user", calls=1))
-    assert (state.fold_failures, state.fold_failed_us) == (0, 0)
-    assert state.turn is not None
-    assert (state.turn.folds_begun, state.turn.has_fold_failed) == (0, True)

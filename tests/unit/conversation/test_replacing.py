@@ -154,6 +154,13 @@ def test_a_skill_goes_where_its_text_goes() -> None:
     assert replaced.skills == (skills[0], msgspec.structs.replace(skills[1], head=(text,)))
 
 
+def test_a_fold_that_was_cut_says_nothing_against_the_summariser() -> None:
+    state = after(folding(BEGUN), CompactionFailed(turn=5, code="cancelled", detail="user", calls=1))
+    assert state.turn is not None
+    assert (state.turn.folds_begun, state.turn.has_fold_failed) == (0, True)
+    assert (state.fold_failures, state.fold_failed_us) == (0, 0)
+
+
 def test_a_summary_that_failed_is_counted_until_one_succeeds() -> None:
     failure = CompactionFailed(turn=5, code="deadline", detail="")
     state = after(folding(BEGUN), failure)
