@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from tests.support.doubles import CountingIds, FakeTool, FakeToolbox, Ledger, ManualClock, Play, PlayedModel, reads
 from tests.support.probed_store import ProbedStore
-from torpor.actor.parts import ActorParts
 from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
+from torpor.actor.parts import ActorParts
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock
 from torpor.conversation.budget import Profile
