@@ -11,8 +11,8 @@ import anyio
 import structlog
 
 from bench.work import SYSTEM_PROMPT, TURN, InstantModel, InstantTools, Shape, message
-from torpor.actor.parts import ActorParts
 from torpor.actor.options import ActorOptions
+from torpor.actor.parts import ActorParts
 from torpor.bus.local import LocalBus
 from torpor.clock import RandomIds, SystemClock
 from torpor.conversation.budget import Profile

@@ -73,7 +73,10 @@ def is_awaited(state: ConversationState, *, options: LiveContextOptions) -> bool
 
 
 def words_of(answer: str, *, words_max: int, chars_max: int) -> str:
-    """The words of an answer, cut to so many, and between characters to so much text. Raises: NotLive: there are none."""
+    """The words of an answer, so many and so much text at most, cut between characters.
+
+    Raises: NotLive: there are none.
+    """
     words = _FENCE.sub("", clean(answer).text).split()
     if not any(any(char.isalnum() for char in word) for word in words):
         raise NotLive("the answer has no words")

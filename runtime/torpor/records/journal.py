@@ -372,7 +372,7 @@ class SkillLoaded(Record, frozen=True, tag="skill_loaded"):
 
     call_id: CallId
     skill: str
-    """Its key."""
+    """Its key, or ``scope:name`` of one whose key another answers to."""
     digest: str
     """sha256 of the skill's file, hex: the version that was loaded."""
     allowed_tools: tuple[str, ...] = ()

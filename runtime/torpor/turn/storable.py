@@ -30,8 +30,9 @@ def storable(reply: ModelReply, *, call: str) -> ModelReply:
 
     Text blocks that say nothing are left out, and so are thinking that no host signed, thinking that nothing came of,
     halves of what the host's own tools did, and all that a refusal had said. Calls are kept only of a reply that
-    stopped for them: one that was cut off may hold half a call, and none of it is run. A kept call gets an id of our own, since
-    hosts may give one twice, ``{}`` for arguments that are missing or no object, and a name that may be sent.
+    stopped for them: one that was cut off may hold half a call, and none of it is run. A kept call gets an id of our
+    own, since hosts may give one twice, ``{}`` for arguments that are missing or no object, and a name that may be
+    sent.
     """
     if reply.stop_reason == REFUSAL:
         dropped = tuple(head_of(block).type for block in reply.blocks)
