@@ -212,7 +212,10 @@ class Lookback(NamedTuple):
 
 
 def lookback_of(turns: Sequence[EarlierTurn], *, bytes_max: int) -> Lookback:
-    """The last of ``turns`` that fit, whole, and how many did not. Args: turns: in order, none refused."""
+    """The last of ``turns`` that fit, whole, and how many did not, also where that is all that can be said.
+
+    Args: turns: in order, none refused.
+    """
     quoted: list[str] = []
     for turn in reversed(turns):
         longer = [_exchange(turn), *quoted]
@@ -220,7 +223,8 @@ def lookback_of(turns: Sequence[EarlierTurn], *, bytes_max: int) -> Lookback:
             break
         quoted = longer
     if not quoted:
-        return Lookback()
+        nothing = element("lookback", "", attributes={"note": LOOKBACK_NOTE, "earlier_left_out": str(len(turns))})
+        return Lookback(nothing) if turns and len(nothing.encode()) <= bytes_max else Lookback()
     left_out = len(turns) - len(quoted)
     return Lookback(_transcript(quoted, left_out=left_out), tuple(turn.number for turn in turns[left_out:]))
 
