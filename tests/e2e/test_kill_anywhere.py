@@ -45,7 +45,7 @@ AT_ONCE = 2
 """Runs side by side."""
 SHARES = 12
 """Parts among which the points are dealt out."""
-SAMPLED = 2
+SAMPLED = 1
 """Of these, those that are no matter for the soak."""
 
 

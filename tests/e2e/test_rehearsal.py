@@ -28,7 +28,10 @@ def told(answer: dict[str, Any]) -> tuple[list[str], str]:
     return sorted(tool["name"] for tool in answer["tools"]), answer["code"] or answer["text"]
 
 
-@pytest.mark.parametrize("is_one_conversation", [True, False], ids=["one after another", "each of its own"])
+@pytest.mark.parametrize(
+    "is_one_conversation",
+    [pytest.param(True, id="one after another"), pytest.param(False, id="each of its own", marks=pytest.mark.soak)],
+)
 def test_every_line_that_help_suggests_does_what_it_says(tmp_path: Path, *, is_one_conversation: bool) -> None:
     office = Command(tmp_path, **HURRY)
     office.run("init", ".")

@@ -176,7 +176,7 @@ class Played:
     """A conversation with the rehearsal, at full speed, its calls really made."""
 
     def __init__(self, toolbox: LocalToolbox) -> None:
-        played = {"kind": "scripted", "rehearsal": the_agent().model["rehearsal"]}
+        played = {"kind": "scripted", "rehearsal": the_agent().model["rehearsal"], "pace_cps": 0}
         self._model: ScriptedModel = scripted_from(played, home=HOME, where="clinic.toml")
         self._toolbox = toolbox
         self._view = View()
