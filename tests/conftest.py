@@ -9,8 +9,11 @@ command line's client) opt out by overriding ``anyio_backend`` in their module o
 """
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import settings
 
 # No test talks to a real host, whoever runs it.
@@ -25,3 +28,17 @@ settings.load_profile("torpor")
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The backend of an asynchronous test; both, one after the other."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loggers_follow_their_configuration() -> Iterator[None]:
+    """A command that a test runs in this process configures logging as for a process of its own, where each logger
+    keeps what it found first; here later tests listen in their own way."""
+    configure = structlog.configure
+
+    def unkept(**options: Any) -> None:
+        configure(**options | {"cache_logger_on_first_use": False})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", unkept)
+        yield

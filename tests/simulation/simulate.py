@@ -262,7 +262,7 @@ def _logs_of(world: World) -> Iterator[None]:
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[take], cache_logger_on_first_use=False)
+    structlog.configure(processors=[take], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False)
     try:
         yield
     finally:

@@ -293,7 +293,7 @@ async def living(home: Home, *plays: Play, model: Model | None = None) -> AsyncI
     settings = read_settings(home.path, {})
     told = Told()
     before = structlog.get_config()
-    structlog.configure(processors=[told.take], cache_logger_on_first_use=False)
+    structlog.configure(processors=[told.take], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False)
     try:
         async with (
             running(
