@@ -197,15 +197,17 @@ def _is_worth_folding(
     if tokens > threshold:
         return True
     # Turns that stay may exceed a limit alone; then each new turn would be folded at once, for little.
-    older = state.starts[: len(state.starts) - len(kept_starts(state))]
-    if len(older) < OLDER_TURNS:
+    kept = kept_starts(state)
+    older_turns = len(state.starts) - len(kept)
+    if older_turns < OLDER_TURNS:
         return False
+    older_messages = state.messages - sum(start.messages for start in kept)
     return any(
         0 < limit < said and gone >= math.floor(OLDER_SHARE * limit)
         for limit, said, gone in (
             (window.conversation_tokens, tokens_of_bytes(history_bytes), tokens_of_bytes(_older_bytes(state))),
-            (window.messages_max, state.messages, sum(start.messages for start in older)),
-            (window.exchanges_max, len(state.starts), len(older)),
+            (window.messages_max, state.messages, older_messages),
+            (window.exchanges_max, len(state.starts), older_turns),
         )
     )
 
