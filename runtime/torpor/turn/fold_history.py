@@ -18,18 +18,18 @@ from torpor.conversation.budget import BYTES_PER_TOKEN
 from torpor.conversation.compaction import fitted
 from torpor.conversation.folding import Plan, carried_so_far, folded, plan_of, shortened
 from torpor.conversation.proposal import BadSummary, read_proposal
-from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact, Folding
 from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried, told_bytes
 from torpor.conversation.transcript import transcript
-from torpor.conversation.view import Preamble, View, preamble_of
+from torpor.conversation.view import View
 from torpor.errors import ProviderError
-from torpor.model.contract import Model, ModelReply, ModelRequest
-from torpor.records.blocks import Block, head_of, text_block
+from torpor.model.contract import Model, ModelRequest
+from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
 from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
 from torpor.records.summary import Item, Summary
+from torpor.turn.side_model import Unheard, finished_text, side_preamble
 
 TEXT_CHARS: Final = 6_000
 """Of what a user or the model said in one piece, in what a summariser reads."""
@@ -78,13 +78,7 @@ class Summariser:
         self.name = name
         self.window_tokens = window_tokens
         self.max_tokens = options.max_tokens
-        self.preamble: Preamble = preamble_of(
-            {
-                "model": name,
-                "max_tokens": options.max_tokens,
-                "system": [{"type": "text", "text": options.prompt}],
-            }
-        )
+        self.preamble = side_preamble(name, prompt=options.prompt, max_tokens=options.max_tokens)
 
 
 class Spent:
@@ -252,9 +246,11 @@ class HistoryFold:
         request = ModelRequest(call=call, preamble=self._summariser.preamble, view=view)
         async with self._limiter:
             self._spent.calls += 1
-            reply = await self._summariser.model.reply(request, _Unheard())
+            reply = await self._summariser.model.reply(request, Unheard())
         self._spent.usage = _sum(self._spent.usage, reply.usage)
-        return read_proposal(_text(reply), options=self._options)
+        return read_proposal(
+            finished_text(reply, who="the summariser", enough=_ENOUGH, error=BadSummary), options=self._options
+        )
 
     def _question(self, summary: Summary, items: Sequence[Item], piece: str) -> str:
         so_far = msgspec.json.encode(summary).decode()
@@ -291,25 +287,6 @@ def _beginning(text: str, *, bytes_max: int) -> str:
         data = part.encode()
         part = data[: len(data) * bytes_max // size_bytes].decode(errors="ignore")
     return part
-
-
-class _Unheard:
-    """Implements ``model.contract.ReplySink``: nobody watches a summary being written."""
-
-    def text(self, piece: str) -> None:
-        del piece
-
-    def block(self, block: Block) -> None:
-        del block
-
-
-def _text(reply: ModelReply) -> str:
-    """Raises: BadSummary: the reply is no finished text."""
-    if reply.stop_reason not in _ENOUGH:
-        raise BadSummary(f"the summariser stopped for {reply.stop_reason!r}")
-    if any(head_of(block).type == "tool_use" for block in reply.blocks):
-        raise BadSummary("the summariser called a tool")
-    return text_of(reply.blocks)
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

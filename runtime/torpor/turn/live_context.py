@@ -14,7 +14,7 @@ import msgspec
 from torpor.conversation.live_context import LiveContextOptions, NotLive, words_of
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
-from torpor.conversation.view import Preamble, View, preamble_of
+from torpor.conversation.view import View
 from torpor.errors import (
     ClientError,
     JobFailed,
@@ -25,8 +25,8 @@ from torpor.errors import (
     StoreError,
     TorporError,
 )
-from torpor.model.contract import Model, ModelReply, ModelRequest
-from torpor.records.blocks import Block, head_of, text_block
+from torpor.model.contract import Model, ModelRequest
+from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
 from torpor.records.commands import Command, TellLiveContext
 from torpor.records.ids import ConversationKey
@@ -44,12 +44,14 @@ from torpor.records.journal import (
 )
 from torpor.store.contract import Job, Store
 from torpor.store.job_contract import StoredJob
+from torpor.turn.side_model import Unheard, finished_text, side_preamble
 
 JOB_KIND: Final = "live_context"
 JOB_ID: Final = "live"
 """Of every job of a conversation: a new order takes the place of the one before, whatever became of that."""
 PAGE_RECORDS: Final = 200
 DEADLINE_S: Final = 60.0
+_ENOUGH: Final = frozenset({"end_turn", "stop_sequence", "max_tokens"})
 MESSAGE_CHARS: Final = 1_000
 """Of one message, in what the model reads."""
 DEFAULT_PROMPT: Final = """\
@@ -75,13 +77,7 @@ class LiveModel:
     def __init__(self, options: LiveModelOptions, *, model: Model, name: str) -> None:
         self.model = model
         self.name = name
-        self.preamble: Preamble = preamble_of(
-            {
-                "model": name,
-                "max_tokens": options.max_tokens,
-                "system": [{"type": "text", "text": options.prompt}],
-            }
-        )
+        self.preamble = side_preamble(name, prompt=options.prompt, max_tokens=options.max_tokens)
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,11 +193,15 @@ class LiveContextJobs:
         request = ModelRequest(call=payload.order, preamble=model.preamble, view=view)
         with anyio.move_on_after(self._deadline_s) as limit:
             async with self._limiter:
-                reply = await model.model.reply(request, _Unheard())
+                reply = await model.model.reply(request, Unheard())
         if limit.cancelled_caught:
             raise ModelTimedOut(f"no live context within {self._deadline_s:g} s")
         options = self._options
-        return words_of(_text(reply), words_max=options.words_max, chars_max=options.chars_max), reply.usage
+        return words_of(
+            finished_text(reply, who="the model", enough=_ENOUGH, error=NotLive),
+            words_max=options.words_max,
+            chars_max=options.chars_max,
+        ), reply.usage
 
     async def _messages(self, key: ConversationKey, payload: _Payload) -> Sequence[str]:
         """The latest ones, oldest first, each with who said it."""
@@ -230,15 +230,6 @@ def _said(record: JournalRecord) -> str:
     return f"{who}: {line[:MESSAGE_CHARS]}" if line else ""
 
 
-def _text(reply: ModelReply) -> str:
-    """Raises: NotLive: the reply is no finished text."""
-    if reply.stop_reason not in {"end_turn", "stop_sequence", "max_tokens"}:
-        raise NotLive(f"the model stopped for {reply.stop_reason!r}")
-    if any(head_of(block).type == "tool_use" for block in reply.blocks):
-        raise NotLive("the model called a tool")
-    return text_of(reply.blocks)
-
-
 def _payload_of(job: StoredJob) -> _Payload:
     payload = msgspec.json.decode(job.payload, type=_Payload)
     return payload if payload.order else msgspec.structs.replace(payload, order=job.id)
@@ -246,13 +237,3 @@ def _payload_of(job: StoredJob) -> _Payload:
 
 def _failed(payload: _Payload, code: str, detail: str) -> TellLiveContext:
     return TellLiveContext(job=payload.order, words="", messages=payload.messages, code=code, detail=detail)
-
-
-class _Unheard:
-    """Implements ``model.contract.ReplySink``: nobody watches."""
-
-    def text(self, piece: str) -> None:
-        del piece
-
-    def block(self, block: Block) -> None:
-        del block
