@@ -36,8 +36,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def check_row(row: StoredRow, *, key: ConversationKey) -> None:
     """Raises: Differs: the row is not as it was written, or is another conversation's."""
     batch = row.batch
-    if row.checksum is None:
+    if row.is_older:
         return
+    if row.checksum is None:
+        raise Differs(batch.first_seq, f"its row, up to record {batch.last_seq}, has no checksum, expected one")
     found = checksum_of(key, batch.records, first_seq=batch.first_seq)
     if found != row.checksum:
         what = f"its row, up to record {batch.last_seq}, has checksum {found}, expected {row.checksum}"

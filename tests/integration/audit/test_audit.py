@@ -16,10 +16,13 @@ from tests.integration.audit.lived import Lived
 from tests.support import rebuild
 from tests.support.clinic_day import CONVERSATION, PATH
 from tests.support.command_line import Command
+from tests.support.sample_records import opening
+from tests.support.writing import write
 from torpor.operations.audit import Verdict, verdict_on
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs, MemoryBlobs
 from torpor.store.sqlite.auditing import open_to_audit
+from torpor.store.sqlite.engine import open_sqlite
 
 SEED = 20
 FLIPS = 75
@@ -164,11 +167,48 @@ async def test_a_flipped_byte_in_any_text_fails(changed: Changed, table: str, co
         assert (await changed.verdict(table, column, rowid=rowid, value=other)).difference, (value, other)
 
 
-async def test_rows_of_before_there_were_checksums_are_verified_without(changed: Changed) -> None:
-    changed.db.execute("UPDATE journal SET checksum = NULL")
+async def test_a_file_whose_checksums_were_all_taken_away_fails(changed: Changed) -> None:
     rowid, value = changed.values("journal", "records")[0]
+    changed.db.execute("UPDATE journal SET checksum = NULL")
 
-    assert (await changed.verdict("journal", "records", rowid=rowid, value=value)).difference == ""
+    verdict = await changed.verdict("journal", "records", rowid=rowid, value=value)
+
+    assert verdict.difference.endswith("has no checksum, expected one")
+    assert verdict.seq == 1
+
+
+def made_older(db: sqlite3.Connection) -> None:
+    """As it was before rows had checksums."""
+    db.execute("DROP TABLE checksums")
+    db.execute("ALTER TABLE journal DROP COLUMN checksum")
+    db.execute("PRAGMA user_version = 2")
+
+
+async def test_an_older_file_is_verified_without_checksums_up_to_where_they_begin(changed: Changed) -> None:
+    made_older(changed.db)
+    async with open_sqlite(changed.folder) as store:
+        await write(store, opening()[:1])
+    old, new = await verdicts(changed.folder)
+    assert (old.difference, new.difference) == ("", "")
+
+    changed.db.execute("UPDATE journal SET checksum = NULL")
+    old, new = await verdicts(changed.folder)
+    assert old.difference == ""
+    assert (new.seq, new.difference) == (1, "its row, up to record 1, has no checksum, expected one")
+
+
+@pytest.mark.parametrize("sql", ["UPDATE checksums SET after = 1000", "DELETE FROM checksums"])
+async def test_a_mark_that_was_changed_excuses_no_row_behind_one_with_a_checksum(sql: str, changed: Changed) -> None:
+    changed.db.execute(sql)
+    changed.db.execute("UPDATE journal SET checksum = NULL WHERE position > 1")
+    (verdict,) = await verdicts(changed.folder)
+    assert "has no checksum" in verdict.difference
+
+
+async def verdicts(folder: Path) -> list[Verdict]:
+    with open_to_audit(folder) as reader:
+        blobs = LocalBlobs(folder / "blobs", in_threads=False)
+        return [await verdict_on(reader, key, blobs=blobs) for key in reversed([*reader.keys()])]
 
 
 _NUMBERS = ("position", "number", "previous", "first_seq", "last_seq", "last_event", "checksum")
@@ -250,6 +290,9 @@ async def test_verify_names_the_first_record_that_differs_and_fails(lived: Lived
             "follows its journal's head, or belongs to no journal",
         ),
         ("UPDATE journal SET checksum = NULL WHERE position = 3", "row 3 of conversation number 1 has no checksum"),
+        ("UPDATE journal SET checksum = NULL", "row 1 of conversation number 1 has no checksum, rows after 0 have one"),
+        ("DELETE FROM checksums", "table checksums has 0 rows"),
+        ("DROP TABLE checksums", "lacks the tables checksums"),
         ("DELETE FROM boot", "table boot has 0 rows"),
         (
             'INSERT INTO receipts SELECT number, \'evil\', \'{"message_id":"evil","event":99999,"at_us":1,'

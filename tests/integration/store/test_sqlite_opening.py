@@ -221,6 +221,30 @@ class TestMigrations:
         async with open_sqlite(database.parent) as store:
             assert (await store.load(KEY)).tail == opening()
 
+    @pytest.mark.parametrize(
+        ("version", "checksums", "after"),
+        [(2, [], 3), (3, [None, 7, 8], 1), (3, [7, 8, 9], 0), (3, [None, None, None], 3)],
+    )
+    async def test_where_checksums_begin_is_written_down_in_an_older_file(
+        self, database: Path, version: int, checksums: list[int | None], after: int
+    ) -> None:
+        async with open_sqlite(database.parent) as store:
+            for seq in (3, 4):
+                await write(store, (requested(seq),))
+        with closing(sqlite3.connect(database, isolation_level=None)) as db:
+            assert db.execute("SELECT after FROM checksums").fetchall() == [(0,)]
+            db.execute("DROP TABLE checksums")
+            db.executemany(
+                "UPDATE journal SET checksum = ? WHERE position = ?", zip(checksums, (1, 2, 3), strict=False)
+            )
+            if version < 3:
+                db.execute("ALTER TABLE journal DROP COLUMN checksum")
+            db.execute(f"PRAGMA user_version = {version}")
+        async with open_sqlite(database.parent) as store:
+            assert (await store.head(KEY)).seq == 4
+        with closing(sqlite3.connect(database, isolation_level=None)) as db:
+            assert db.execute("SELECT after FROM checksums").fetchall() == [(after,)]
+
     async def test_the_file_says_whose_it_is(self, database: Path) -> None:
         db = sqlite3.connect(database)
         assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)

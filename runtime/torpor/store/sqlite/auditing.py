@@ -48,10 +48,9 @@ SELECT position, number FROM journal
     WHERE position NOT IN (SELECT previous FROM journal)
         AND position NOT IN (SELECT last_position FROM conversations)
     ORDER BY position"""
-_UNSUMMED: Final = """
-SELECT position, number FROM journal
-    WHERE checksum IS NULL AND position > (SELECT min(position) FROM journal WHERE checksum IS NOT NULL)
-    ORDER BY position"""
+_UNSUMMED: Final = "SELECT position, number FROM journal WHERE checksum IS NULL AND position > ? ORDER BY position"
+_SUMMED_AFTER: Final = "SELECT after FROM checksums"
+_FIRST_SUMMED: Final = "SELECT position FROM journal WHERE checksum IS NOT NULL ORDER BY position LIMIT 1"
 _ORPHANS: Final = """
 SELECT number, count(*) FROM {table} WHERE number NOT IN (SELECT number FROM conversations)
     GROUP BY number ORDER BY number"""
@@ -68,7 +67,9 @@ class StoredRow(msgspec.Struct, frozen=True):
 
     batch: StoredBatch
     checksum: int | None
-    """See ``codec.checksum_of``; None in rows of before there was one."""
+    """See ``codec.checksum_of``; None for none."""
+    is_older: bool
+    """Whether it was written before rows had one."""
 
 
 class StoredReceipt(msgspec.Struct, frozen=True):
@@ -105,6 +106,7 @@ class AuditReader:
     def __init__(self, db: sqlite3.Connection, *, path: Path) -> None:
         self._db = db
         self._path = path
+        self._summed: int | None = None
 
     def keys(self) -> Iterator[ConversationKey | str]:
         """Of every conversation, in order; of one whose name cannot be read, what is known of it in words."""
@@ -163,18 +165,32 @@ class AuditReader:
             orphans = [
                 (table, *row) for table in _OF_CONVERSATIONS for row in self._db.execute(_ORPHANS.format(table=table))
             ]
-            stray, unsummed = self._db.execute(_STRAY).fetchall(), self._db.execute(_UNSUMMED).fetchall()
+            marks, summed_after = self._db.execute(_SUMMED_AFTER).fetchall(), self._summed_after()
+            stray, unsummed = (
+                self._db.execute(_STRAY).fetchall(),
+                self._db.execute(_UNSUMMED, (summed_after,)).fetchall(),
+            )
             jobs = self._db.execute(_BAD_JOBS).fetchall()
         if len(counts) != 1:
             yield f"table boot has {len(counts)} rows, expected one"
+        if len(marks) != 1:
+            yield f"table checksums has {len(marks)} rows, expected one"
         for table, number, count in orphans:
             yield f"table {table} has {count} rows of conversation number {number}, which is not in the directory"
         for position, number in stray:
             yield f"row {position} of conversation number {number} follows its journal's head, or belongs to no journal"
         for position, number in unsummed:
-            yield f"row {position} of conversation number {number} has no checksum, rows before it have"
+            yield f"row {position} of conversation number {number} has no checksum, rows after {summed_after} have one"
         for number, job in jobs:
             yield f"job {job.decode(errors='replace')!r} of conversation number {number} is not as an engine writes it"
+
+    def _summed_after(self) -> int:
+        """The last row that may be without a checksum. No mark allows what stands behind a row that has one."""
+        if self._summed is None:
+            marks = [after for (after,) in self._db.execute(_SUMMED_AFTER)]
+            summed = [position - 1 for (position,) in self._db.execute(_FIRST_SUMMED)]
+            self._summed = min(marks + summed) if marks else 0
+        return self._summed
 
     def _event_now(self, key: ConversationKey, number: int) -> int:
         with reading(self._path, key):
@@ -184,9 +200,11 @@ class AuditReader:
     def _rows(self, key: ConversationKey, positions: list[int]) -> Iterator[StoredRow]:
         """Args: positions: newest first; used up."""
         while positions:
+            position = positions.pop()
             with reading(self._path, key):
-                *batch, checksum = self._db.execute(_ROW_AT, (positions.pop(),)).fetchone()
-            yield StoredRow(StoredBatch(*batch), checksum)
+                *batch, checksum = self._db.execute(_ROW_AT, (position,)).fetchone()
+                is_older = checksum is None and position <= self._summed_after()
+            yield StoredRow(StoredBatch(*batch), checksum, is_older)
 
     def _receipts(self, key: ConversationKey, number: int) -> Iterator[StoredReceipt]:
         after = ""

@@ -4,6 +4,7 @@ The layout is public: other programs may read ``journal`` and ``conversations``.
 ``records`` a JSON array. Rows stand in the order they were written, whatever conversation they belong to, so that a
 group of appends fills few pages; ``previous`` is the position of the same conversation's row before, 0 for none, and
 ``conversations.last_position`` is where its chain begins. Reading goes backwards from there, which costs no index.
+Rows behind position ``checksums.after`` have a checksum; those up to there were written before there was one.
 """
 
 import functools
@@ -96,6 +97,13 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE INDEX jobs_due ON jobs (due_us) WHERE state <> 'dead'",
     ),
     ("ALTER TABLE journal ADD COLUMN checksum INTEGER",),
+    (
+        "CREATE TABLE checksums (after INTEGER NOT NULL) STRICT",
+        """INSERT INTO checksums SELECT coalesce(
+            (SELECT position - 1 FROM journal WHERE checksum IS NOT NULL ORDER BY position LIMIT 1),
+            (SELECT max(position) FROM journal),
+            0)""",
+    ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 
