@@ -1,7 +1,7 @@
 """One client: who it is, and its frames one after the other. Transport-free.
 
-Above: the server, which hands in text frames in order and sends what gathers in the outbox. Below: the desk, which
-serves what a known client asks for.
+Above: the server, which hands in text frames in order and sends what gathers in the outbox. Below: the rules, which
+say who serves what a known client asks for, and the desk where that is done.
 
     NEW ──authenticated──▶ OPEN ──authenticated──▶ OPEN       and from any: ──ended──▶ ENDED
 
@@ -23,6 +23,7 @@ from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.desk import Desk
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
+from torpor.gateway.rules import serve
 from torpor.gateway.subscription import Ports
 from torpor.gateway.wire import decode, error_frame, unreadable_frame
 from torpor.records.frames import AnyClientFrame, ErrorFrame, Hello, Subscribe, Welcome
@@ -124,7 +125,7 @@ class Session:
             elif self._principal is None:
                 self._hold(frame, size_bytes=size_bytes)
             else:
-                self._desk.serve(frame, by=self._current(self._principal))
+                serve(frame, at=self._desk, by=self._current(self._principal))
         except Unauthenticated as exc:
             self._outbox.put(error_frame(exc, of=frame))
             self._outbox.close(CloseReason.UNAUTHENTICATED)

@@ -11,7 +11,7 @@ from tests.unit.operations.example import journal
 from torpor.conversation.publish import event_of
 from torpor.errors import ClientError
 from torpor.gateway.close_reasons import CloseReason
-from torpor.gateway.desk import RULES
+from torpor.gateway.rules import RULES
 from torpor.records.events import AnyEvent, Event
 from torpor.records.frames import AnyClientFrame, AnyServerFrame, ClientFrame, Hello
 from torpor.records.journal import JournalRecord, Outcome, WhenBusy

@@ -13,8 +13,8 @@ from tests.support.gateway_world import World
 from torpor.errors import Busy, JournalCorrupt, NotNow, Rejected, StoreUnavailable
 from torpor.gateway.auth import Scope
 from torpor.gateway.close_reasons import CloseReason
-from torpor.gateway.desk import RULES
 from torpor.gateway.options import GatewayOptions
+from torpor.gateway.rules import RULES
 from torpor.records.commands import CancelTurn, Hibernate, SendMessage, Wake
 from torpor.records.commands import UpdateContext as TellContext
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext

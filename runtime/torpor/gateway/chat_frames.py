@@ -1,0 +1,148 @@
+"""What people ask for in their own conversations: one function per frame, listed in ``rules``."""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from torpor.conversation.text import clean, is_blank
+from torpor.errors import BadFrame, EmptyMessage, NothingToCancel, UnknownConversation
+from torpor.gateway.auth import Principal, Scope
+from torpor.gateway.desk import Desk, clamp
+from torpor.gateway.options import GatewayOptions
+from torpor.gateway.rows import fitting, listing_row
+from torpor.gateway.wire import key_named
+from torpor.records.commands import CancelTurn, Receipt, Refreshed, RefreshLiveContext, SendMessage
+from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.context import ContextPart, WorkingContext
+from torpor.records.frames import (
+    Accepted,
+    Cancel,
+    Done,
+    ListConversations,
+    Refresh,
+    Result,
+    Send,
+    ServerFrame,
+    UpdateContext,
+)
+from torpor.records.ids import CONVERSATION_ID, ConversationKey
+from torpor.supervisor.contract import Reply
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def send(desk: Desk, frame: Send, by: Principal) -> None:
+    key = key_named(frame.conversation, by=by)
+    desk.post(frame, key, _message(frame, by=by, options=desk.options), answer=partial(_accepted, frame))
+
+
+def _message(frame: Send, *, by: Principal, options: GatewayOptions) -> SendMessage:
+    if not CONVERSATION_ID.fullmatch(frame.message_id):
+        raise BadFrame("message_id is not an id, expected 1..64 letters, digits, '_' or '-'")
+    cleaned = clean(frame.text)
+    if is_blank(cleaned.text) and frame.resume is None:
+        raise EmptyMessage
+    if (size_bytes := len(cleaned.text.encode())) > options.message_bytes_max:
+        raise BadFrame(f"message has {size_bytes} bytes, expected at most {options.message_bytes_max}")
+    return SendMessage(
+        message_id=frame.message_id,
+        principal=by.subject,
+        text=cleaned.text,
+        cleaned=cleaned.replaced,
+        when_busy=frame.when_busy,
+        agent=frame.agent,
+        resume=frame.resume,
+        lookback=frame.lookback,
+    )
+
+
+async def _accepted(frame: Send, reply: Reply) -> ServerFrame:
+    receipt = await reply.wait()
+    if not isinstance(receipt, Receipt):
+        raise TypeError(f"a message was answered with {type(receipt).__name__}, expected a receipt")
+    return Accepted(
+        conversation=frame.conversation,
+        message_id=receipt.message_id,
+        event=receipt.event,
+        at_us=receipt.at_us,
+        position=receipt.position,
+        ref=frame.ref,
+    )
+
+
+def update_context(desk: Desk, frame: UpdateContext, by: Principal) -> None:
+    key = key_named(frame.conversation, by=by)
+    context = _cleaned(frame.context)
+    if (size_bytes := len(_ENCODER.encode(context))) > desk.options.context_bytes_max:
+        raise BadFrame(f"context has {size_bytes} bytes, expected at most {desk.options.context_bytes_max}")
+    command = TellContext(principal=by.subject, context=context, agent=frame.agent)
+    desk.post(frame, key, command, answer=partial(_done, frame))
+
+
+async def _done(frame: UpdateContext, reply: Reply) -> ServerFrame:
+    await reply.wait()
+    return Done(ref=frame.ref)
+
+
+def refresh(desk: Desk, frame: Refresh, by: Principal) -> None:
+    key = key_named(frame.conversation, by=by)
+
+    async def refresh() -> ServerFrame:
+        await desk.must_exist(key, name=frame.conversation)
+        answer = await desk.ports.conversations.deliver(key, RefreshLiveContext())
+        return Done(ref=frame.ref, outcome=answer if isinstance(answer, Refreshed) else "")
+
+    desk.request(frame, refresh)
+
+
+def cancel(desk: Desk, frame: Cancel, by: Principal) -> None:
+    key = key_named(frame.conversation, by=by)
+    reason = "client" if (key.tenant, key.owner) == (by.tenant, by.owner) else "operator"
+    command = CancelTurn(principal=by.subject, reason=reason)
+    desk.post(frame, key, command, answer=partial(_cancelled, desk, frame, key))
+
+
+async def _cancelled(desk: Desk, frame: Cancel, key: ConversationKey, reply: Reply) -> ServerFrame:
+    try:
+        await reply.wait()
+    except NothingToCancel:
+        # Asked only now: a look before posting would let a later frame overtake the cancel.
+        if await desk.ports.journals.describe(key) is None:
+            raise UnknownConversation(frame.conversation) from None
+        raise
+    return Done(ref=frame.ref)
+
+
+def list_conversations(desk: Desk, frame: ListConversations, by: Principal) -> None:
+    everybody = by.may(Scope.OPERATOR)
+    after = key_named(frame.after, by=by) if frame.after else None
+    limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
+
+    async def rows() -> ServerFrame:
+        listings = await desk.ports.conversations.list_conversations(
+            tenant=None if everybody else by.tenant,
+            owner=None if everybody else by.owner,
+            limit=limit + 1,
+            after=after,
+        )
+        found = fitting(map(listing_row, listings[:limit]), size_bytes=desk.options.result_bytes_max)
+        return Result(ref=frame.ref, rows=found, more=len(found) < len(listings))
+
+    desk.request(frame, rows)
+
+
+def _cleaned(context: WorkingContext) -> WorkingContext:
+    """``context`` with text that can be stored; what was replaced is visible in it."""
+
+    def cleaned(part: ContextPart | None) -> ContextPart | None:
+        return msgspec.structs.replace(part, text=clean(part.text).text) if part is not None else None
+
+    record = context.record
+    return WorkingContext(
+        record=msgspec.structs.replace(record, text=clean(record.text).text) if record is not None else None,
+        screen=cleaned(context.screen),
+        role=cleaned(context.role),
+        plan=cleaned(context.plan),
+        actions=tuple(msgspec.structs.replace(part, text=clean(part.text).text) for part in context.actions),
+    )

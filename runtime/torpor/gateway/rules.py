@@ -1,0 +1,71 @@
+"""Which frame needs which scope, and who serves it.
+
+Above: the session, which knows who is asking and hands frames over one after the other. Below: one module of functions
+for people, one for operators. A frame that is missing in the table fails a test.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from torpor.errors import NotPermitted
+from torpor.gateway import chat_frames, operator_frames
+from torpor.gateway.auth import Principal, Scope
+from torpor.gateway.desk import Desk, tag
+from torpor.records.frames import (
+    Ack,
+    Cancel,
+    ClientFrame,
+    CountJobs,
+    DropJob,
+    HibernateConversation,
+    InspectConversation,
+    ListConversations,
+    ListJobs,
+    Refresh,
+    RetryJob,
+    Send,
+    Subscribe,
+    ThawConversation,
+    Unsubscribe,
+    UpdateContext,
+)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What a frame needs, and who serves it."""
+
+    scope: Scope
+    serve: Callable[[Desk, Any, Principal], None]
+
+
+RULES: Final[dict[type[ClientFrame], Rule]] = {
+    Subscribe: Rule(Scope.CHAT, Desk.subscribe),
+    Unsubscribe: Rule(Scope.CHAT, Desk.unsubscribe),
+    Ack: Rule(Scope.CHAT, Desk.ack),
+    Send: Rule(Scope.CHAT, chat_frames.send),
+    Refresh: Rule(Scope.CHAT, chat_frames.refresh),
+    UpdateContext: Rule(Scope.CHAT, chat_frames.update_context),
+    Cancel: Rule(Scope.CHAT, chat_frames.cancel),
+    ListConversations: Rule(Scope.CHAT, chat_frames.list_conversations),
+    HibernateConversation: Rule(Scope.OPERATOR, operator_frames.hibernate),
+    ThawConversation: Rule(Scope.OPERATOR, operator_frames.thaw),
+    InspectConversation: Rule(Scope.OPERATOR, operator_frames.inspect),
+    ListJobs: Rule(Scope.OPERATOR, operator_frames.list_jobs),
+    CountJobs: Rule(Scope.OPERATOR, operator_frames.count_jobs),
+    RetryJob: Rule(Scope.OPERATOR, operator_frames.retry_job),
+    DropJob: Rule(Scope.OPERATOR, operator_frames.drop_job),
+}
+"""Every frame but ``hello``, which is the session's own."""
+
+
+def serve(frame: ClientFrame, *, at: Desk, by: Principal) -> None:
+    """Do what ``frame`` asks, or set it going.
+
+    Raises: ClientError: nothing was done.
+    """
+    rule = RULES[type(frame)]
+    if not by.may(rule.scope):
+        raise NotPermitted(tag(frame), scope=rule.scope.value)
+    rule.serve(at, frame, by)
