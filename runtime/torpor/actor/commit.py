@@ -22,6 +22,7 @@ from torpor.records.ids import JOB_ID, ConversationKey, MessageId
 from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, MessageReceived, TurnFailed
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Job, Lease, Store, Ticket
+from torpor.turn.contract import UNOBSERVED, Observer
 
 _log = structlog.get_logger()
 
@@ -61,6 +62,7 @@ class Journal:
         "_key",
         "_lease",
         "_loaded_seq",
+        "_observer",
         "_state",
         "_steps",
         "_store",
@@ -78,6 +80,7 @@ class Journal:
         ids: IdSource,
         steps: StepOptions,
         jobs_added: Callable[[], None] = lambda: None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """Args: jobs_added: is told when jobs have become durable."""
         self._key = key
@@ -89,6 +92,7 @@ class Journal:
         self._ids = ids
         self._steps = steps
         self._jobs_added = jobs_added
+        self._observer = observer
         self._durable_seq = self._handed_seq = self._loaded_seq = state.seq
         self._buffer: list[JournalRecord] = []
         self._dedupe: dict[MessageId, Receipt] = {}
@@ -206,6 +210,7 @@ class Journal:
         self._forget_receipts()
         if flight.public:
             self._bus.publish(self._key, flight.public)
+            self._observer.committed(self._key, flight.public, agent=self._state.agent)
             self._log_failures(flight.public)
         if flight.has_jobs:
             self._jobs_added()

@@ -171,6 +171,7 @@ class Actor:
             ids=parts.ids,
             steps=parts.steps,
             jobs_added=parts.jobs_added,
+            observer=parts.observer,
         )
         return self._journal
 
@@ -198,6 +199,7 @@ class Actor:
                 strays=self,
                 land_soon=self.mailbox.wake,
                 recovers=self._recovers,
+                observer=parts.observer,
             )
             self._recovers = False
             tasks.start_soon(self._serve_beside, journal)

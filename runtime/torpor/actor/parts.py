@@ -14,6 +14,7 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.store.contract import Store
 from torpor.turn.agents import Agents
 from torpor.turn.calibration import Calibration
+from torpor.turn.contract import UNOBSERVED, Observer
 from torpor.turn.options import TurnOptions
 from torpor.turn.prepare import Surroundings
 
@@ -37,3 +38,4 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     calibration: Calibration = msgspec.field(default_factory=Calibration)
     jobs_added: Callable[[], None] = lambda: None
     """Is told when an append with jobs is durable."""
+    observer: Observer = UNOBSERVED

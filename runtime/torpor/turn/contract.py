@@ -1,9 +1,12 @@
 """What the turn loop needs of the actor that runs it."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol
 
 from torpor.conversation.state import ConversationState
+from torpor.conversation.steps import Step
+from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import Job
 
@@ -43,3 +46,36 @@ class Journal(Protocol):
     async def flush(self) -> None:
         """Return once everything added so far is durable and published. Raises: like ``submit``."""
         ...
+
+
+class Observer(Protocol):
+    """Is told what conversations do, for numbers and traces; never waits and never raises."""
+
+    def step(self, key: ConversationKey, step: Step, *, agent: str) -> AbstractContextManager[None]:
+        """Entered before ``step`` is performed and left after it, in the task that performs it."""
+        ...
+
+    def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
+        """Public records that have just become durable, in order."""
+        ...
+
+    def interrupted(self, key: ConversationKey) -> None:
+        """Turns of the conversation go on no more for now: they failed, or were cut off."""
+        ...
+
+
+class Unobserved:
+    """Implements ``Observer``: nobody is told."""
+
+    def step(self, key: ConversationKey, step: Step, *, agent: str) -> AbstractContextManager[None]:
+        return _UNWATCHED
+
+    def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
+        return
+
+    def interrupted(self, key: ConversationKey) -> None:
+        return
+
+
+_UNWATCHED: Final = nullcontext()
+UNOBSERVED: Final = Unobserved()

@@ -64,7 +64,7 @@ from torpor.records.journal import (
 from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
-from torpor.turn.contract import Journal
+from torpor.turn.contract import UNOBSERVED, Journal, Observer
 from torpor.turn.earlier import EarlierTurns, Pages
 from torpor.turn.fold_history import Spent, replacement
 from torpor.turn.model_call import ModelCall, ReplySoFar
@@ -101,6 +101,7 @@ class Interpreter:
         strays: Strays,
         land_soon: Callable[[], None],
         recovers: bool = False,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """
         Args:
@@ -136,6 +137,7 @@ class Interpreter:
         self._strays = strays
         self._land_soon = land_soon
         self._recovers = recovers
+        self._observer = observer
         self._is_ready = False
         self._scope: anyio.CancelScope | None = None
         self._stopping = ""
@@ -147,22 +149,34 @@ class Interpreter:
 
         Raises: StoreError: the journal could not take what was done. Any other exception is a crash of this step.
         """
+        try:
+            await self._run()
+        except BaseException:
+            self._observer.interrupted(self._key)
+            raise
+
+    async def _run(self) -> None:
         while True:
             state = self._journal.state
             step = next_step(state, Lane.TURN, self._steps, self._clock.now_us(), folding=self._folding(state))
-            match step:
-                case Rest():
-                    await self._journal.flush()
-                    if self._is_at_rest():
-                        return
-                case PrepareTurn():
-                    await self._begin(step)
-                case FinishTurn():
-                    self._finish(step)
-                case Compact() | CallModel() | RunTools():
-                    await self._act(step)
-                case _:
-                    assert_never(step)
+            if isinstance(step, Rest):
+                await self._journal.flush()
+                if self._is_at_rest():
+                    return
+                continue
+            with self._observer.step(self._key, step, agent=state.agent):
+                await self._perform(step)
+
+    async def _perform(self, step: PrepareTurn | Compact | CallModel | RunTools | FinishTurn) -> None:
+        match step:
+            case PrepareTurn():
+                await self._begin(step)
+            case FinishTurn():
+                self._finish(step)
+            case Compact() | CallModel() | RunTools():
+                await self._act(step)
+            case _:
+                assert_never(step)
 
     def cancel(self, reason: str, *, turn: int, ended: Callable[[], None] | None = None) -> None:
         """End ``turn`` at its next await if it still runs; ``ended`` is called once its end is durable."""
