@@ -1,0 +1,217 @@
+"""Every number at ``/metrics``: its name, its kind, its labels and what it says.
+
+Above: ``metrics``, which keeps what is observed and asks the rooms for the rest; docs/operators.md, whose table is
+compared with this one. Names follow the conventions of Prometheus. Labels come from what the home and the code name,
+never from what people or models say.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+
+class Kind(Enum):
+    COUNTER = "counter"
+    """Since the start of the process."""
+    GAUGE = "gauge"
+    """Now."""
+    HISTOGRAM = "histogram"
+    """Of whole observations since the start."""
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """One family of numbers."""
+
+    name: str
+    """As it is scraped; histograms add ``_bucket``, ``_sum`` and ``_count`` to it."""
+    kind: Kind
+    about: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    """Of a histogram, upper bounds that rise; the last one, infinity, is not named."""
+
+
+class Number(msgspec.Struct, frozen=True):
+    """One field of a room's statistics."""
+
+    kind: Kind
+    about: str
+    labels: tuple[str, ...] = ()
+    """Of a field that is a mapping: what its keys are."""
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen struct of numbers that a part of the engine reports."""
+
+    struct: str
+    """Its name; a test holds its fields against ``numbers``."""
+    numbers: Mapping[str, Number]
+
+
+def metric_of(room: str, field: str, number: Number) -> Metric:
+    """The family that a field of a room becomes."""
+    stem = f"{field.removesuffix('_s')}_seconds" if field.endswith("_s") else field
+    ending = "_total" if number.kind is Kind.COUNTER else ""
+    return Metric(name=f"torpor_{room}_{stem}{ending}", kind=number.kind, about=number.about, labels=number.labels)
+
+
+def _counter(name: str, about: str, *labels: str) -> Metric:
+    return Metric(name=name, kind=Kind.COUNTER, about=about, labels=labels)
+
+
+def _histogram(name: str, about: str, *labels: str, buckets: tuple[float, ...]) -> Metric:
+    return Metric(name=name, kind=Kind.HISTOGRAM, about=about, labels=labels, buckets=buckets)
+
+
+_WAITS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Of what people wait for."""
+_FLUSHES_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Of what a disk is waited for."""
+_GROUPS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+MESSAGES: Final = _counter("torpor_messages_total", "Messages of users that became durable.", "agent")
+TURNS_STARTED: Final = _counter("torpor_turns_started_total", "Turns that began.", "agent")
+TURNS_ENDED: Final = _counter(
+    "torpor_turns_ended_total",
+    "Turns that ended, by `finished`, `cancelled`, `failed` or `refused`.",
+    "agent",
+    "outcome",
+)
+TURN_FAILURES: Final = _counter("torpor_turn_failures_total", "Turns that failed, by why.", "code")
+TURN_SECONDS: Final = _histogram(
+    "torpor_turn_seconds",
+    "From a turn's beginning to its end; of turns that this process saw whole.",
+    "agent",
+    buckets=_WAITS_S,
+)
+MODEL_CALLS: Final = _counter(
+    "torpor_model_calls_total",
+    "Calls that ended, by `replied`, `cancelled` or an error's code; summaries and live contexts included.",
+    "model",
+    "outcome",
+)
+MODEL_SECONDS: Final = _histogram(
+    "torpor_model_seconds",
+    "Of each of them, from asking to its end; waiting for a free place, for people or before a retry is not in it.",
+    "model",
+    buckets=_WAITS_S,
+)
+FIRST_DELTA_SECONDS: Final = _histogram(
+    "torpor_model_first_delta_seconds", "From asking to the first piece of text.", "model", buckets=_WAITS_S
+)
+TOKENS: Final = _counter(
+    "torpor_model_tokens_total",
+    "Tokens as hosts counted them, by `input`, `cache_read`, `cache_write` or `output`; the four add up.",
+    "model",
+    "kind",
+)
+TOOL_CALLS: Final = _counter(
+    "torpor_tool_calls_total",
+    "Calls whose result became durable, those that were never run included; tools nobody knows are `unknown`.",
+    "tool",
+    "outcome",
+)
+TOOL_SECONDS: Final = _histogram("torpor_tool_seconds", "Of each run of a tool.", "tool", buckets=_WAITS_S)
+COMPACTIONS: Final = _counter(
+    "torpor_compactions_total", "Folds of older turns, by how they were done or by why not.", "outcome"
+)
+LIVE_CONTEXTS: Final = _counter("torpor_live_contexts_total", "Live contexts, by `replaced` or by why not.", "outcome")
+COMMITS: Final = _counter("torpor_commits_total", "Appends, by `committed` or an error's code.", "outcome")
+COMMIT_RECORDS: Final = _counter("torpor_commit_records_total", "Records in those that were committed.")
+COMMIT_SECONDS: Final = _histogram(
+    "torpor_commit_seconds", "From handing an append over to hearing of its end.", buckets=_FLUSHES_S
+)
+FLUSH_SECONDS: Final = _histogram(
+    "torpor_store_flush_seconds", "Of each group of writes that shared a flush.", buckets=_FLUSHES_S
+)
+FLUSH_REQUESTS: Final = _histogram("torpor_store_flush_requests", "Writes in each group.", buckets=_GROUPS)
+UNREAD_ROOMS: Final = _counter("torpor_unread_rooms_total", "Times a part could not tell its numbers.", "room")
+
+OBSERVED: Final = (
+    MESSAGES,
+    TURNS_STARTED,
+    TURNS_ENDED,
+    TURN_FAILURES,
+    TURN_SECONDS,
+    MODEL_CALLS,
+    MODEL_SECONDS,
+    FIRST_DELTA_SECONDS,
+    TOKENS,
+    TOOL_CALLS,
+    TOOL_SECONDS,
+    COMPACTIONS,
+    LIVE_CONTEXTS,
+    COMMITS,
+    COMMIT_RECORDS,
+    COMMIT_SECONDS,
+    FLUSH_SECONDS,
+    FLUSH_REQUESTS,
+    UNREAD_ROOMS,
+)
+"""What is counted where it happens."""
+
+ROOMS: Final[Mapping[str, Room]] = {
+    "gateway": Room(
+        struct="GatewayStatistics",
+        numbers={
+            "connections": Number(Kind.GAUGE, "Open connections."),
+            "waiting_bytes": Number(Kind.GAUGE, "Waiting to be sent, in all outboxes together."),
+            "opened": Number(Kind.COUNTER, "Connections that were opened."),
+            "refused": Number(Kind.COUNTER, "Handshakes answered with an HTTP error."),
+            "cut": Number(Kind.COUNTER, "Connections cut because a client did not take a frame in time."),
+            "dropped": Number(Kind.COUNTER, "Deltas and progress frames for which there was no room."),
+            "errors": Number(Kind.COUNTER, "Error frames to clients, by code; see docs/protocol.md.", ("code",)),
+        },
+    ),
+    "jobs": Room(
+        struct="JobStatistics",
+        numbers={
+            "running": Number(Kind.GAUGE, "Background jobs under way in this process."),
+            "finished": Number(Kind.COUNTER, "Background jobs done."),
+            "failed": Number(Kind.COUNTER, "Attempts that will be repeated."),
+            "buried": Number(Kind.COUNTER, "Background jobs given up."),
+            "cut_off": Number(Kind.COUNTER, "Attempts that the end of the server cut off."),
+        },
+    ),
+    "job_store": Room(
+        struct="JobStoreStatistics",
+        numbers={
+            "waiting": Number(Kind.GAUGE, "Background jobs waiting, due or not."),
+            "due": Number(Kind.GAUGE, "Background jobs waiting that are due."),
+            "running": Number(Kind.GAUGE, "Background jobs that somebody claimed."),
+            "dead": Number(Kind.GAUGE, "Background jobs given up and kept for an operator."),
+            "lag_s": Number(Kind.GAUGE, "For how long the oldest job has been due."),
+        },
+    ),
+    "store": Room(
+        struct="StoreStatistics",
+        numbers={
+            "waiting": Number(Kind.GAUGE, "Writes handed over and not answered yet."),
+            "database_bytes": Number(Kind.GAUGE, "Size of the database file."),
+            "log_bytes": Number(Kind.GAUGE, "Size of its write-ahead log."),
+        },
+    ),
+    "model": Room(
+        struct="ModelStatistics",
+        numbers={
+            "places": Number(Kind.GAUGE, "Model calls that may be under way at once."),
+            "places_taken": Number(Kind.GAUGE, "Model calls under way."),
+            "places_awaited": Number(Kind.GAUGE, "Model calls that wait for a place."),
+            "circuit": Number(
+                Kind.GAUGE, "1 for the state that the circuit of a host is in, 0 for the others.", ("host", "state")
+            ),
+        },
+    ),
+}
+"""What the parts of the engine report when they are asked, by the name that their numbers carry. A field that is not
+here is shown all the same, as a gauge without a word."""
+
+
+def every_metric() -> tuple[Metric, ...]:
+    """All of the engine's own, in order of their names."""
+    reported = (
+        metric_of(name, field, number) for name, room in ROOMS.items() for field, number in room.numbers.items()
+    )
+    return tuple(sorted((*OBSERVED, *reported), key=lambda metric: metric.name))

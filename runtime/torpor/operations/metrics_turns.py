@@ -1,0 +1,93 @@
+"""Counts what turns come to, from the records that became durable.
+
+Above: the actors, which tell of every commit. A turn's length is taken from its own records, and only of turns whose
+beginning this process saw: one that a restart cut in two is counted, and its length is not guessed at.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from torpor.conversation.steps import Step
+from torpor.operations import metrics_table as table
+from torpor.operations.metrics import Metrics
+from torpor.operations.metrics_ports import KnownTools
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import (
+    CompactionFailed,
+    ContextReplaced,
+    JournalRecord,
+    LiveContextFailed,
+    LiveContextReplaced,
+    MessageReceived,
+    ToolFinished,
+    TurnCancelled,
+    TurnFailed,
+    TurnFinished,
+    TurnPrepared,
+    TurnRefused,
+)
+
+OUTCOMES: Final[dict[type[JournalRecord], str]] = {
+    TurnFinished: "finished",
+    TurnCancelled: "cancelled",
+    TurnFailed: "failed",
+    TurnRefused: "refused",
+}
+"""The records that end a turn, and how."""
+_UNWATCHED: Final = nullcontext()
+_MICROSECONDS: Final = 1_000_000
+
+
+class TurnNumbers:
+    """Implements ``turn.contract.Observer``."""
+
+    def __init__(self, metrics: Metrics, *, tools: KnownTools) -> None:
+        self._tools = tools
+        self._began_us: dict[ConversationKey, int] = {}
+        """Of turns that run now."""
+        self._messages = metrics.tally(table.MESSAGES)
+        self._started = metrics.tally(table.TURNS_STARTED)
+        self._ended = metrics.tally(table.TURNS_ENDED)
+        self._failures = metrics.tally(table.TURN_FAILURES)
+        self._seconds = metrics.spread(table.TURN_SECONDS)
+        self._tool_calls = metrics.tally(table.TOOL_CALLS)
+        self._compactions = metrics.tally(table.COMPACTIONS)
+        self._live_contexts = metrics.tally(table.LIVE_CONTEXTS)
+
+    def step(self, key: ConversationKey, step: Step, *, agent: str) -> AbstractContextManager[None]:
+        return _UNWATCHED
+
+    def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
+        for record in records:
+            match record:
+                case MessageReceived():
+                    self._messages.add(agent)
+                case TurnPrepared():
+                    self._started.add(agent)
+                    self._began_us[key] = record.at_us
+                case ToolFinished():
+                    self._tool_calls.add(self._tools.label(record.name), record.outcome.value)
+                case ContextReplaced():
+                    self._compactions.add(record.reason.value)
+                case CompactionFailed():
+                    self._compactions.add(record.code)
+                case LiveContextReplaced():
+                    self._live_contexts.add("replaced")
+                case LiveContextFailed():
+                    self._live_contexts.add(record.code)
+                case TurnFinished() | TurnCancelled() | TurnFailed() | TurnRefused():
+                    self._end(key, record, agent=agent)
+                case _:
+                    pass
+
+    def interrupted(self, key: ConversationKey) -> None:
+        self._began_us.pop(key, None)
+
+    def _end(self, key: ConversationKey, record: JournalRecord, *, agent: str) -> None:
+        self._ended.add(agent, OUTCOMES[type(record)])
+        if isinstance(record, TurnFailed):
+            self._failures.add(record.code)
+        began_us = self._began_us.pop(key, None)
+        if began_us is not None:
+            self._seconds.observe(max(record.at_us - began_us, 0) / _MICROSECONDS, agent)
