@@ -5,7 +5,14 @@ import subprocess
 import sys
 from typing import Final
 
-MODULES: Final = ("bench.turns", "bench.idle", "bench.streaming", "bench.context", "bench.compaction")
+MODULES: Final = (
+    "bench.turns",
+    "bench.idle",
+    "bench.streaming",
+    "bench.gateway",
+    "bench.context",
+    "bench.compaction",
+)
 
 
 def main() -> int:

@@ -54,6 +54,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
+        """Empty for a figure that has no target."""
+        if not self.target:
+            return ""
         if self.miss <= 1.0:
             return "met"
         return f"MISSED {self.miss:.2f}x" if self.miss > _MISS_FACTOR else f"missed {self.miss:.2f}x"

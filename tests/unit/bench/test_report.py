@@ -29,6 +29,13 @@ def test_a_row_that_misses_its_worst_target_by_more_than_twice_fails_the_run(
     assert exit_status([MET, row]) == status
 
 
+def test_a_figure_without_a_target_has_no_verdict() -> None:
+    row = Row(id="", what="a", unit="us", torpor=150, floor=50)
+
+    assert row.verdict == ""
+    assert exit_status([row]) == 0
+
+
 def test_the_table_shows_floor_ratio_and_every_target() -> None:
     assert " ".join(table([MET]).splitlines()[1].split()) == "A a 50 us 100 us 2.00x <= 120 us, <= 4x floor met"
 
