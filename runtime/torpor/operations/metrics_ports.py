@@ -98,7 +98,7 @@ class CountedModel:
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         numbers, name = self._numbers, self._numbers.names.of(request)
         began_s, ends_at = numbers.clock.monotonic_s(), anyio.current_effective_deadline()
-        heard = _FirstDelta(
+        heard = FirstDelta(
             sink, lambda: numbers.first_delta_seconds.observe(numbers.clock.monotonic_s() - began_s, name)
         )
         outcome = TorporError.code
@@ -121,7 +121,7 @@ class CountedModel:
         return f"<CountedModel {self._model!r}>"
 
 
-class _FirstDelta:
+class FirstDelta:
     """Implements ``model.contract.ReplySink``: hands on, and tells of the first piece."""
 
     __slots__ = ("_began", "_sink", "block")
