@@ -1,12 +1,21 @@
-"""Structured logs: stable event names, facts as fields, to standard error; no content of conversations."""
+"""Structured logs: stable event names, facts as fields, to standard error; no secrets, no content of conversations.
+
+What libraries log comes along from WARNING up, as events of ours. Their lines below that are never written, whatever
+the level, since they show frames and requests as they are.
+"""
 
 import contextlib
 import logging
 import sys
-from typing import Literal, TextIO, cast
+from collections.abc import MutableMapping
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
+
+from torpor.operations.redaction import redact
+
+_log = structlog.get_logger()
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,12 +43,33 @@ def configure_logs(options: LogOptions) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _redacted,  # behind it, since a traceback's last line says what a library put there
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[options.level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
         cache_logger_on_first_use=True,
     )
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Libraries) for handler in root.handlers):
+        root.addHandler(_Libraries(level=logging.WARNING))
+
+
+def _redacted(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return redact(event)
+
+
+class _Libraries(logging.Handler):
+    """Makes events of what libraries log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _log.log(
+            record.levelno,
+            "library.logged",
+            library=record.name,
+            why=record.getMessage(),
+            exc_info=record.exc_info or None,
+        )
 
 
 class _Unfailing:
