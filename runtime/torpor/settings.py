@@ -27,6 +27,7 @@ from torpor.jobs.options import JobOptions
 from torpor.misfits import Words, misfit, read_toml, unreadable
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
+from torpor.operations.options import MetricsOptions, TracingOptions
 from torpor.policies.options import PolicyOptions
 from torpor.skillbook.options import SkillOptions
 from torpor.store.options import StoreOptions
@@ -65,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jobs: JobOptions = JobOptions()
     gateway: GatewayOptions = GatewayOptions()
     logs: LogOptions = LogOptions()
+    metrics: MetricsOptions = MetricsOptions()
+    tracing: TracingOptions = TracingOptions()
 
 
 PROFILES_SECTION: Final = "profiles"
