@@ -86,12 +86,14 @@ def _projection_faults(event: Line, record: Record) -> Iterator[str]:
         "type": PUBLIC_KINDS[record["kind"]],
         "at_us": record["at_us"],
         "turn": record.get("turn", 0),
+        "cause": record.get("cause", ""),
     }
     match record["kind"]:
         case "message_received":
-            expected |= {"message_id": record["message_id"], "text": text_of(record["blocks"])}
+            message = record["message_id"]
+            expected |= {"message_id": message, "text": text_of(record["blocks"]), "cause": message}
         case "turn_prepared":
-            expected |= {"messages": record["messages"]}
+            expected |= {"messages": record["messages"], "cause": record["messages"][0]}
         case "model_replied":
             expected |= {"call": record["call"], "text": text_of(record["blocks"])}
         case "model_failed":
@@ -115,6 +117,6 @@ def _projection_faults(event: Line, record: Record) -> Iterator[str]:
         case "turn_failed":
             expected |= {"code": record["code"], "text": text_of(record.get("partial", []))}
     for name, value in expected.items():
-        default = 0 if name == "turn" else "" if name == "text" else None
+        default = 0 if name == "turn" else "" if name in {"text", "cause"} else None
         if event.get(name, default) != value:
             yield f"{name} is {event.get(name)!r}, the journal says {value!r}"

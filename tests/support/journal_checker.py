@@ -46,8 +46,10 @@ OUTSIDE_TURNS = frozenset(
     {
         "conversation_created",
         "preamble_changed",
+        "preamble_returned",
         "context_changed",
         "flags_pinned",
+        "flags_returned",
         "live_context_ordered",
         "live_context_replaced",
         "live_context_failed",
@@ -220,6 +222,9 @@ def account_of(journal: Journal) -> Account:
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
                 continue
             _in_turn(account, open_turn, record, where)
+            cause = open_turn.messages[0] if kind in PUBLIC_KINDS else ""
+            if record.get("cause", "") != cause:
+                account.faults.append(f"{where}: its cause is {record.get('cause')!r}, expected {cause!r}")
             open_turn = None if kind in TURN_ENDS else open_turn
     if open_turn is not None:
         account.faults.append(f"{journal.path}: turn {open_turn.number} never ended")

@@ -189,13 +189,15 @@ def _said(case: Case, call: ModelCall) -> Iterator[Violation]:
 
 def event_of(record: Json) -> Json:
     """The public side of a record."""
-    head = {key: record[key] for key in ("event", "at_us", "turn") if record.get(key)}
+    head = {key: record[key] for key in ("event", "at_us", "turn", "cause") if record.get(key)}
     kind = record["kind"]
     match kind:
         case "message_received":
             body = _only(record, "message_id", "principal", "cleaned") | {"text": _text_of(record["blocks"])}
+            head["cause"] = record["message_id"]
         case "turn_prepared":
             body = _only(record, "messages")
+            head["cause"] = record["messages"][0]
         case "model_replied":
             calls = sum(block["type"] == "tool_use" for block in record["blocks"])
             body = _only(record, "call", "stop_reason") | {"text": _text_of(record["blocks"])}

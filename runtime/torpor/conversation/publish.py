@@ -9,6 +9,9 @@ from torpor.records.events import (
     CompactionFailedEvent,
     ContextChangedEvent,
     ContextReplacedEvent,
+    ConversationArchivedEvent,
+    ConversationRenamedEvent,
+    ConversationUnarchivedEvent,
     LiveContextFailedEvent,
     LiveContextReplacedEvent,
     MessageReceivedEvent,
@@ -24,10 +27,14 @@ from torpor.records.events import (
     TurnRefusedEvent,
     TurnStartedEvent,
 )
+from torpor.records.ids import NO_MESSAGE, MessageId
 from torpor.records.journal import (
     CompactionFailed,
     ContextChanged,
     ContextReplaced,
+    ConversationArchived,
+    ConversationRenamed,
+    ConversationUnarchived,
     JournalRecord,
     LateResult,
     LiveContextFailed,
@@ -58,18 +65,30 @@ def text_of(blocks: Iterable[Block]) -> str:
     return "".join(head.text for head in map(head_of, blocks) if head.type == "text")
 
 
-def _head(record: Record) -> dict[str, int]:
-    return {"event": record.event, "at_us": record.at_us, "turn": record.turn}
+def _head(record: Record, *, cause: MessageId = NO_MESSAGE) -> dict[str, Any]:
+    return {"event": record.event, "at_us": record.at_us, "turn": record.turn, "cause": cause or record.cause}
 
 
 def _message_received(record: MessageReceived) -> AnyEvent:
     return MessageReceivedEvent(
-        **_head(record),
+        **_head(record, cause=record.message_id),
         message_id=record.message_id,
         principal=record.principal,
         text=text_of(record.blocks),
         cleaned=record.cleaned,
     )
+
+
+def _renamed(record: ConversationRenamed) -> AnyEvent:
+    return ConversationRenamedEvent(**_head(record), title=record.title, principal=record.principal)
+
+
+def _archived(record: ConversationArchived) -> AnyEvent:
+    return ConversationArchivedEvent(**_head(record), principal=record.principal)
+
+
+def _unarchived(record: ConversationUnarchived) -> AnyEvent:
+    return ConversationUnarchivedEvent(**_head(record), principal=record.principal)
 
 
 def _context_changed(record: ContextChanged) -> AnyEvent:
@@ -79,7 +98,7 @@ def _context_changed(record: ContextChanged) -> AnyEvent:
 
 
 def _turn_started(record: TurnPrepared) -> AnyEvent:
-    return TurnStartedEvent(**_head(record), messages=record.messages)
+    return TurnStartedEvent(**_head(record, cause=next(iter(record.messages), NO_MESSAGE)), messages=record.messages)
 
 
 def _reply_finished(record: ModelReplied) -> AnyEvent:
@@ -157,6 +176,9 @@ def _turn_refused(record: TurnRefused) -> AnyEvent:
 
 
 _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
+    ConversationRenamed: _renamed,
+    ConversationArchived: _archived,
+    ConversationUnarchived: _unarchived,
     MessageReceived: _message_received,
     ContextChanged: _context_changed,
     TurnPrepared: _turn_started,

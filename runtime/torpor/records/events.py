@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from torpor.records.context import WorkingContext
-from torpor.records.ids import CallId, MessageId
+from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.journal import Effect, FoldReason, Offer, Outcome
 
 
@@ -19,6 +19,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     event: int
     at_us: int
     turn: int = 0
+    cause: MessageId = NO_MESSAGE
+    """The message that it came of: itself, or the one that its turn began with."""
 
 
 class MessageReceivedEvent(Event, frozen=True, tag="message.received"):
@@ -26,6 +28,21 @@ class MessageReceivedEvent(Event, frozen=True, tag="message.received"):
     principal: str
     text: str
     cleaned: int = 0
+
+
+class ConversationRenamedEvent(Event, frozen=True, tag="conversation.renamed"):
+    title: str
+    principal: str
+
+
+class ConversationArchivedEvent(Event, frozen=True, tag="conversation.archived"):
+    """Lists leave it out unless asked."""
+
+    principal: str
+
+
+class ConversationUnarchivedEvent(Event, frozen=True, tag="conversation.unarchived"):
+    principal: str
 
 
 class ContextChangedEvent(Event, frozen=True, tag="context.changed"):
@@ -142,6 +159,9 @@ class TurnRefusedEvent(Event, frozen=True, tag="turn.refused"):
 
 AnyEvent: TypeAlias = (
     MessageReceivedEvent
+    | ConversationRenamedEvent
+    | ConversationArchivedEvent
+    | ConversationUnarchivedEvent
     | ContextChangedEvent
     | TurnStartedEvent
     | ReplyFinishedEvent

@@ -7,6 +7,7 @@ import msgspec
 
 MessageId = NewType("MessageId", str)
 """Chosen by the client, unique within the conversation; a resend carries the same one."""
+NO_MESSAGE: Final = MessageId("")
 CallId = NewType("CallId", str)
 """The model's id of one tool call, unique within the conversation."""
 

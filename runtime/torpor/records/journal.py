@@ -12,7 +12,7 @@ import msgspec
 
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
-from torpor.records.ids import CallId, MessageId
+from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.summary import Closing, Item, Summary
 
 
@@ -102,6 +102,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     """The turn it belongs to; 0 for none."""
     event: int = 0
     """Contiguous per conversation from 1 over the records with a public side; 0 for the others."""
+    cause: MessageId = NO_MESSAGE
+    """The message that its turn began with; of records with a public side that do not name it themselves."""
 
 
 class ConversationCreated(Record, frozen=True, tag="conversation_created"):
@@ -109,6 +111,26 @@ class ConversationCreated(Record, frozen=True, tag="conversation_created"):
 
     agent: str
     title: str = ""
+
+
+class ConversationRenamed(Record, frozen=True, tag="conversation_renamed"):
+    """It has another title."""
+
+    title: str
+    """Empty for none."""
+    principal: str
+
+
+class ConversationArchived(Record, frozen=True, tag="conversation_archived"):
+    """Lists leave it out unless asked; it goes on otherwise."""
+
+    principal: str
+
+
+class ConversationUnarchived(Record, frozen=True, tag="conversation_unarchived"):
+    """Lists show it again: somebody asked for that, or sent a message."""
+
+    principal: str
 
 
 class MessageReceived(Record, frozen=True, tag="message_received"):
@@ -130,6 +152,12 @@ class PreambleChanged(Record, frozen=True, tag="preamble_changed"):
     digest: str
     """sha256 of the canonical body, hex; the hash chain starts from it."""
     body: msgspec.Raw
+
+
+class PreambleReturned(Record, frozen=True, tag="preamble_returned"):
+    """What stands before the messages is again what an earlier ``preamble_changed`` of the journal holds."""
+
+    digest: str
 
 
 class ContextChanged(Record, frozen=True, tag="context_changed"):
@@ -155,6 +183,12 @@ class FlagsPinned(Record, frozen=True, tag="flags_pinned"):
 
     digest: str
     decisions: tuple[FlagDecision, ...]
+
+
+class FlagsReturned(Record, frozen=True, tag="flags_returned"):
+    """What gates the tools and skills is again what an earlier ``flags_pinned`` of the journal says."""
+
+    digest: str
 
 
 class TurnPrepared(Record, frozen=True, tag="turn_prepared"):
@@ -428,10 +462,15 @@ class TurnRefused(Record, frozen=True, tag="turn_refused"):
 
 JournalRecord: TypeAlias = (
     ConversationCreated
+    | ConversationRenamed
+    | ConversationArchived
+    | ConversationUnarchived
     | MessageReceived
     | ContextChanged
     | FlagsPinned
+    | FlagsReturned
     | PreambleChanged
+    | PreambleReturned
     | TurnPrepared
     | AttemptStarted
     | ModelRequested
@@ -454,6 +493,9 @@ JournalRecord: TypeAlias = (
 """Any record of a journal."""
 
 PUBLIC_RECORDS: Final = (
+    ConversationRenamed,
+    ConversationArchived,
+    ConversationUnarchived,
     MessageReceived,
     ContextChanged,
     TurnPrepared,

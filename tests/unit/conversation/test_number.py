@@ -1,10 +1,10 @@
 """Records get the numbers that follow from the state."""
 
 from torpor.conversation.number import numbered
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import ConversationState, TurnState
 from torpor.records.blocks import text_block
 from torpor.records.ids import MessageId
-from torpor.records.journal import AttemptStarted, MessageReceived, StepKind, TurnFinished
+from torpor.records.journal import AttemptStarted, MessageReceived, StepKind, TurnFinished, TurnPrepared
 
 STATE = ConversationState(seq=7, event=4)
 PRIVATE = AttemptStarted(turn=1, step=StepKind.CALL_MODEL, round=1, attempt=2)
@@ -21,6 +21,13 @@ def test_what_a_record_says_is_left_alone() -> None:
     assert record == MessageReceived(
         seq=8, event=5, at_us=9, message_id=PUBLIC.message_id, principal="ann", blocks=PUBLIC.blocks
     )
+
+
+def test_what_a_turn_shows_names_the_message_that_it_began_with() -> None:
+    begun = [TurnPrepared(turn=1, messages=(MessageId("a"), MessageId("b"))), PRIVATE, PUBLIC, TurnFinished(turn=1)]
+    assert [record.cause for record in numbered(STATE, begun, at_us=9)] == ["", "", "", "a"]
+    running = ConversationState(turn=TurnState(number=1, messages=(MessageId("c"),), principal="ann"))
+    assert [record.cause for record in numbered(running, [PRIVATE, TurnFinished(turn=1)], at_us=9)] == ["", "c"]
 
 
 def test_no_records_need_no_numbers() -> None:

@@ -38,6 +38,7 @@ from torpor.records.journal import (
     ConversationCreated,
     Effect,
     FlagsPinned,
+    FlagsReturned,
     FoldReason,
     JournalRecord,
     LateResult,
@@ -52,6 +53,7 @@ from torpor.records.journal import (
     Offer,
     Outcome,
     PreambleChanged,
+    PreambleReturned,
     SkillLoaded,
     StepKind,
     ToolFinished,
@@ -64,8 +66,8 @@ from torpor.records.journal import (
 )
 from torpor.records.summary import Item, ItemKind, Summary
 
-HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2}
-EVENT_HEAD: dict[str, Any] = {"event": 5, "at_us": 7, "turn": 2}
+HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2, "cause": "first"}
+EVENT_HEAD: dict[str, Any] = {"event": 5, "at_us": 7, "turn": 2, "cause": "first"}
 CALL = CallId("call")
 CONTEXT = WorkingContext(screen=ContextPart(text="calendar"))
 SAID = (
@@ -78,7 +80,9 @@ SAID = (
 PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
     (
         MessageReceived(**HEAD, message_id=MessageId("m"), principal="ann", blocks=(text_block("hi"),), cleaned=3),
-        MessageReceivedEvent(**EVENT_HEAD, message_id=MessageId("m"), principal="ann", text="hi", cleaned=3),
+        MessageReceivedEvent(
+            **EVENT_HEAD | {"cause": "m"}, message_id=MessageId("m"), principal="ann", text="hi", cleaned=3
+        ),
     ),
     (
         ContextChanged(**HEAD, context=CONTEXT, version=3, principal="ann"),
@@ -93,7 +97,7 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
             policies=("secret@1",),
             withheld=("secret",),
         ),
-        TurnStartedEvent(**EVENT_HEAD, messages=(MessageId("m"),)),
+        TurnStartedEvent(**EVENT_HEAD | {"cause": "m"}, messages=(MessageId("m"),)),
     ),
     (
         ModelReplied(**HEAD, call="2-1-1", round=1, blocks=SAID, stop_reason="tool_use"),
@@ -175,8 +179,10 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
 PRIVATE: list[JournalRecord] = [
     ConversationCreated(agent="clerk"),
     FlagsPinned(digest="f", decisions=()),
+    FlagsReturned(digest="f"),
     LiveContextOrdered(job="live-1", reason=LiveReason.HAND, messages=2),
     PreambleChanged(digest="d", body=canonical({})),
+    PreambleReturned(digest="d"),
     AttemptStarted(step=StepKind.RUN_TOOLS, round=1, attempt=2),
     ModelRequested(call="c", round=1, preamble="d", link="l", sections={}),
 ]
