@@ -22,7 +22,8 @@ from torpor.bus.contract import Bus
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock, IdSource, RandomIds, SystemClock
 from torpor.errors import Unauthenticated
-from torpor.gateway.auth import Authenticator, Scope, mint
+from torpor.gateway.auth import Scope, mint
+from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
 from torpor.home import load_home
@@ -41,6 +42,7 @@ from torpor.toolhost.contract import Toolbox
 from torpor.turn.agents import Agents
 from torpor.turn.live_context import JOB_KIND as LIVE_JOB
 from torpor.turn.live_context import LiveContextJobs
+from torpor.turn.places import FairPlaces
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -148,7 +150,11 @@ async def _engine(
             clock=clock,
             ids=ids,
             agents=home.agents,
-            limiter=anyio.CapacityLimiter(settings.turn.model_calls_max),
+            places=FairPlaces(
+                settings.turn.model_calls_max,
+                per_owner=settings.turn.model_calls_per_owner_max,
+                monotonic_s=clock.monotonic_s,
+            ),
             steps=settings.steps,
             retry=settings.retry,
             turn=settings.turn,
@@ -162,7 +168,7 @@ async def _engine(
             {agent.name: agent.live for agent in home.agents if agent.live is not None},
             store=store,
             tell=supervisor.deliver,
-            limiter=parts.limiter,
+            places=parts.places,
             options=settings.live_context,
             attempts_max=settings.jobs.attempts_max,
             deadline_s=settings.jobs.deadline_s / 2,

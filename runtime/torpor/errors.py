@@ -63,6 +63,26 @@ class Unauthenticated(ClientError):
     code = "unauthenticated"
 
 
+class TokenExpired(Unauthenticated):
+    """The token was good and has ended; a newer one for the same person goes on where it stopped."""
+
+    code = "token_expired"
+
+    def __init__(self) -> None:
+        super().__init__("token has expired, expected a newer one")
+
+
+class KeysUnavailable(ClientError):
+    """The token may be good: the keys that could tell cannot be had from its issuer now."""
+
+    code = "keys_unavailable"
+    retry = Retry.SAFE
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        super().__init__(f"keys of the token's issuer cannot be had now, retry in {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
 class NotPermitted(ClientError):
     """The principal is known but lacks the scope that the frame needs."""
 
@@ -82,6 +102,26 @@ class UnknownConversation(ClientError):
     def __init__(self, conversation: str) -> None:
         super().__init__(f"no conversation {conversation!r} here")
         self.conversation = conversation
+
+
+class ConversationExists(ClientError):
+    """Something else has the id: a conversation with another agent, or one that is not the fork that was asked for."""
+
+    code = "conversation_exists"
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(f"conversation {conversation!r} is there and is another one, choose another id")
+        self.conversation = conversation
+
+
+class TooManyConversations(ClientError):
+    """The owner has as many as one may have; archived ones count."""
+
+    code = "too_many_conversations"
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"owner has {limit} conversations, which is the most one may have: delete one")
+        self.limit = limit
 
 
 class UnknownAgent(ClientError):

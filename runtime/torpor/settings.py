@@ -22,6 +22,7 @@ from torpor.conversation.steps import StepOptions
 from torpor.conversation.summary import CompactionOptions
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
+from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.options import GatewayOptions
 from torpor.jobs.options import JobOptions
 from torpor.misfits import Words, misfit, read_toml, unreadable
@@ -64,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()
     jobs: JobOptions = JobOptions()
+    auth: AuthOptions = AuthOptions()
     gateway: GatewayOptions = GatewayOptions()
     logs: LogOptions = LogOptions()
     metrics: MetricsOptions = MetricsOptions()

@@ -12,7 +12,7 @@ from websockets.typing import Subprotocol
 
 from tests.support.gateway_line import SECRET, ManualClock, token_for
 from tests.support.gateway_world import World
-from torpor.gateway.auth import Authenticator
+from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.server import Gateway, open_gateway
 from torpor.gateway.subscription import Ports

@@ -8,7 +8,8 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from tests.support.gateway_world import World
-from torpor.gateway.auth import Authenticator, Principal, mint
+from torpor.gateway.auth import Principal, mint
+from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session

@@ -12,6 +12,8 @@ SAMPLES = [
     errors.BadFrame("frame cannot be read"),
     errors.EmptyMessage(),
     errors.Unauthenticated("no token"),
+    errors.TokenExpired(),
+    errors.KeysUnavailable(retry_after_s=4.0),
     errors.NotPermitted("hibernate", scope="operator"),
     errors.UnknownConversation("c_1"),
     errors.UnknownAgent("cook", known=("clerk",)),
@@ -95,7 +97,11 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
     safe = {type(error).__name__ for error in SAMPLES if error.retry is Retry.SAFE}
     unknown = {type(error).__name__ for error in SAMPLES if error.retry is Retry.UNKNOWN_OUTCOME}
     passing = {"ProviderUnavailable", "RateLimited", "Overloaded", "StreamLost"}
-    assert safe == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull"} | passing
+    assert (
+        safe
+        == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull", "KeysUnavailable"}
+        | passing
+    )
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}
 
 

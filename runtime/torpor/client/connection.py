@@ -3,7 +3,8 @@
 Above: ``TorporClient``. Below: ``ClientCore``, which is told what arrives and says what to send.
 """
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -15,15 +16,16 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, W
 from websockets.typing import Subprotocol
 
 from torpor.client.core import ClientCore, ResendLater
-from torpor.client.failures import ServerRefused
+from torpor.client.failures import NoToken, ServerRefused
 from torpor.client.options import ClientOptions
 from torpor.clock import Clock
-from torpor.errors import ClientError, Unauthenticated
+from torpor.errors import ClientError, TokenExpired, Unauthenticated
 from torpor.records.frames import SUBPROTOCOL, Welcome
 
 FINAL_CLOSE_CODES: Final = frozenset({1009, 4401, 4413})
 """After these the same client would be closed again; see docs/protocol.md, "Closing"."""
 _UNAUTHENTICATED: Final = 4401
+_TOKEN_EXPIRED: Final = 4440
 _PASSING_STATUS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _log = structlog.get_logger()
 
@@ -35,7 +37,11 @@ def wait_s(failures: int, *, options: ClientOptions, chance: float) -> float:
 
 
 class Connection:
-    """See the module docstring. ``jitter`` gives numbers in [0, 1)."""
+    """See the module docstring.
+
+    Args: jitter: gives numbers in [0, 1).  token_source: gives a token, and a newer one when that has expired; without
+    it the core has the only one.  tls: what ``wss`` is checked with, instead of the system's own store.
+    """
 
     def __init__(
         self,
@@ -46,6 +52,8 @@ class Connection:
         jitter: Callable[[], float],
         options: ClientOptions,
         on_change: Callable[[Welcome | None], None],
+        token_source: Callable[[], Awaitable[str]] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._url = url
         self._core = core
@@ -53,6 +61,8 @@ class Connection:
         self._jitter = jitter
         self._options = options
         self._on_change = on_change
+        self._token_source = token_source
+        self._tls = tls if url.startswith("wss:") else None
         self._outgoing: anyio.Event | None = None
         """Made by the writer when ``core.outgoing`` is empty."""
         self.opened = 0
@@ -66,13 +76,28 @@ class Connection:
     async def keep(self) -> ClientError:
         """Connect, and connect again whenever that ends; returns why there is no point in it any more."""
         failures = 0
-        while True:
+        final: ClientError | None = await self._renewed() if self._token_source is not None else None
+        while final is None:
             began_s = self._clock.monotonic_s()
-            if (final := await self._connect_once()) is not None:
-                return final
+            final = await self._connect_once()
+            if isinstance(final, TokenExpired) and self._token_source is not None:
+                final = await self._renewed()
+            if final is not None:
+                break
             is_stable = self._clock.monotonic_s() - began_s >= self._options.stable_s
             failures = 0 if is_stable else failures + 1
             await anyio.sleep(wait_s(failures, options=self._options, chance=self._jitter()))
+        return final
+
+    async def _renewed(self) -> NoToken | None:
+        """Have the source give a token; the error when it does not."""
+        assert self._token_source is not None
+        try:
+            with anyio.fail_after(self._options.token_deadline_s):
+                self._core.renew(await self._token_source())
+        except Exception as exc:  # noqa: BLE001 - whatever our user's own function raises is why there is no token
+            return NoToken(exc)
+        return None
 
     async def _connect_once(self) -> ClientError | None:
         try:
@@ -81,6 +106,7 @@ class Connection:
                 subprotocols=[Subprotocol(SUBPROTOCOL)],
                 compression=None,
                 proxy=None,
+                ssl=self._tls,
                 max_size=self._options.frame_bytes_max,
                 open_timeout=self._options.open_deadline_s,
                 ping_interval=self._options.ping_interval_s,
@@ -92,6 +118,10 @@ class Connection:
                 return await self._converse(socket)
         except InvalidURI:
             return ServerRefused(f"{self._url!r} is no address of a server, expected ws://host:port")
+        except ssl.SSLCertVerificationError as exc:
+            if self.opened == 0:  # later on it may be what stands between for a while
+                return ServerRefused(f"certificate of {self._url!r} is not trusted: {exc.verify_message}")
+            return None
         except InvalidStatus as exc:
             return self._refusal(exc.response.status_code)
         except (OSError, EOFError, WebSocketException) as exc:  # TimeoutError is an OSError
@@ -135,6 +165,8 @@ class Connection:
             return exc
         except ConnectionClosed:
             _log.debug("client.connection_lost", code=socket.close_code)
+        if socket.close_code == _TOKEN_EXPIRED:
+            return TokenExpired()
         if socket.close_code == _UNAUTHENTICATED:
             return Unauthenticated(socket.close_reason or "the server does not accept the token")
         if socket.close_code in FINAL_CLOSE_CODES:

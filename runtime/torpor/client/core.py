@@ -15,7 +15,7 @@ import msgspec
 from torpor.client.failures import ConnectionLost, RequestRefused
 from torpor.client.follow import Follow, Sink
 from torpor.client.wire import IncomingEvent, IncomingReload, decode, encode
-from torpor.errors import Unauthenticated
+from torpor.errors import TokenExpired, Unauthenticated
 from torpor.records.frames import (
     Accepted,
     Cancel,
@@ -77,6 +77,11 @@ class ClientCore:
         self._follows: dict[str, Follow] = {}
 
     # What the user of the client does.
+
+    def renew(self, token: str) -> None:
+        """Go on as the same person with a newer token, told to the connection that is open, if one is."""
+        self._token = token
+        self._put(Hello(token=token))
 
     def ask(self, frame: ClientFrame, asker: Asker) -> None:
         """Send a request with a ``ref`` of its own, now or with the next connection, and settle ``asker`` once."""
@@ -144,7 +149,8 @@ class ClientCore:
                 pending.asker.settle(ConnectionLost("cancel"))
 
     def received(self, text: str | bytes) -> ResendLater | None:
-        """Take a frame of the server. Raises: Unauthenticated: it does not know the token, and never will."""
+        """Take a frame of the server. Raises: Unauthenticated: it does not know the token, and never will.
+        TokenExpired: it did."""
         frame = decode(text)
         match frame:
             case None:
@@ -160,6 +166,8 @@ class ClientCore:
         return None
 
     def _on_error(self, frame: ErrorFrame) -> ResendLater | None:
+        if frame.code == TokenExpired.code:
+            raise TokenExpired
         if frame.code == Unauthenticated.code:
             raise Unauthenticated(frame.message)
         pending = self._pending.get(frame.ref)

@@ -34,6 +34,16 @@ class ServerRefused(ClientError):
     code = "refused"
 
 
+class NoToken(ClientError):
+    """The function that gives this client its tokens gave none; its own error is the cause."""
+
+    code = "no_token"
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"no token was given: {str(cause) or type(cause).__name__}")
+        self.__cause__ = cause
+
+
 class ClientClosed(ClientError):
     """The client was closed while something waited for an answer."""
 

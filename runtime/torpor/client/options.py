@@ -16,6 +16,8 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Between two questions whether the server is still there."""
     ping_deadline_s: float = 20.0
     """Within which it answers; after it the connection is made again."""
+    token_deadline_s: float = 30.0
+    """Within which a function that gives tokens gives one."""
     backoff_s: float = 0.1
     """Before the first attempt to connect again; doubles with each failure in a row."""
     backoff_max_s: float = 2.0

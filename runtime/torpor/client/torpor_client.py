@@ -4,7 +4,8 @@ Above: the command line, tests, programs that use conversations. Below: ``Connec
 ``ClientCore``, which decides everything that needs none.
 """
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Awaitable, Callable
 from random import SystemRandom
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -68,24 +69,28 @@ class TorporClient:
     with anyio's scopes. It gives up when the server refuses the token or the address is no Torpor; then everything that
     waits raises that error.
 
-    Raises, from every request: RequestRefused: the server's own answer. Unauthenticated, ServerRefused: it gave up.
+    Raises, from every request: RequestRefused: the server's own answer. Unauthenticated, ServerRefused, NoToken: it
+    gave up.
     """
 
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str | Callable[[], Awaitable[str]],
         *,
         clock: Clock | None = None,
         ids: IdSource | None = None,
         jitter: Callable[[], float] = _RANDOM.random,
         options: ClientOptions | None = None,
         on_connection: Callable[[Welcome | None], None] = lambda welcome: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Args: jitter: numbers in [0, 1). on_connection: called with each welcome, and with None when it is over."""
+        """Args: token: or a function that gives one, and a newer one whenever that has expired. jitter: numbers in
+        [0, 1). on_connection: called with each welcome, and with None when it is over. tls: what ``wss`` is checked
+        with, instead of the system's own store."""
         self._ids = ids or RandomIds()
         self._options = options or ClientOptions()
-        self._core = ClientCore(token)
+        self._core = ClientCore(token if isinstance(token, str) else "")
         self._on_connection = on_connection
         self._connection = Connection(
             url,
@@ -94,6 +99,8 @@ class TorporClient:
             jitter=jitter,
             options=self._options,
             on_change=self._on_change,
+            token_source=None if isinstance(token, str) else token,
+            tls=tls,
         )
         self._tasks: TaskGroup | None = None
         self._watches: set[Watch] = set()
@@ -141,6 +148,11 @@ class TorporClient:
                 self._changed = anyio.Event()
             await self._changed.wait()
         return welcome
+
+    def renew(self, token: str) -> None:
+        """Go on as the same person with a newer token, before the old one has expired. Nothing is interrupted."""
+        self._core.renew(token)
+        self._connection.wake()
 
     async def send(
         self,

@@ -1,7 +1,6 @@
-"""Tokens into principals: HS256 JSON Web Tokens, signed with the secret of this installation.
+"""Who somebody is by the claims of a token, and tokens that say so.
 
-Above: the server (``Authorization: Bearer``) and the session (``hello``). A token is never logged and never part of an
-error's text. Claims:
+Above: the authenticator, which has checked the signature, and everybody who asks what a principal may. Claims:
 
     sub     who acts; required
     owner   whose conversations; default: sub. People who share conversations hold tokens with the same owner.
@@ -9,27 +8,27 @@ error's text. Claims:
     scope   words separated by blanks, or a list; default: ``chat``
     exp     when it ends, seconds since 1970; nbf likewise, when it begins
 
-A token without ``exp`` is good for ever, which an issuer can do by mistake. It is accepted only with ``iss`` =
-``torpor-dev``, which ``mint`` writes into the development token that the first start of a home makes.
+A token without ``exp`` is good for ever, which an issuer can do by mistake. It is accepted only of the data folder's
+own secret and with ``iss`` = ``torpor-dev``, which ``mint`` writes into the development token of the first start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 import jwt
 import msgspec
 
-from torpor.clock import Clock
 from torpor.errors import ConfigError, Unauthenticated
 from torpor.records.ids import DEFAULT_TENANT, OWNER_ID
 
 SECRET_BYTES_MIN: Final = 32
 """RFC 7518, 3.2: a key as long as the hash."""
 DEVELOPMENT_ISSUER: Final = "torpor-dev"
-_ALGORITHM: Final = "HS256"
-_MICROSECONDS: Final = 1_000_000
-_CLOCK_IS_OURS: Final[Any] = {"require": ["sub"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}
+HMAC: Final = "HS256"
+MICROSECONDS: Final = 1_000_000
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Scope(StrEnum):
@@ -65,34 +64,6 @@ def is_owner_name(value: str) -> bool:
     return OWNER_ID.fullmatch(value) is not None and value.isprintable()
 
 
-class Authenticator:
-    """Checks tokens against one secret.
-
-    Raises: ConfigError: the secret is shorter than ``SECRET_BYTES_MIN``.
-    """
-
-    def __init__(self, secret: bytes, *, clock: Clock, leeway_s: float) -> None:
-        self._secret = _long_enough(secret)
-        self._clock = clock
-        self._leeway_us = round(leeway_s * _MICROSECONDS)
-
-    def authenticate(self, token: str) -> Principal:
-        """Raises: Unauthenticated: the token is malformed, of another secret or algorithm, or not valid now."""
-        try:
-            claims = jwt.decode(token, self._secret, algorithms=[_ALGORITHM], options=_CLOCK_IS_OURS)
-        except (jwt.InvalidTokenError, ValueError) as exc:  # ValueError: text that is not ASCII, absurd numbers
-            raise Unauthenticated(_reason(exc)) from exc
-        principal = _principal(claims)
-        if self.is_expired(principal):
-            raise Unauthenticated("token has expired")
-        if (begins_us := _time_us(claims, "nbf")) is not None and begins_us > self._clock.now_us() + self._leeway_us:
-            raise Unauthenticated("token is not valid yet")
-        return principal
-
-    def is_expired(self, principal: Principal) -> bool:
-        return principal.expires_us is not None and principal.expires_us + self._leeway_us <= self._clock.now_us()
-
-
 def mint(
     secret: bytes,
     *,
@@ -102,27 +73,31 @@ def mint(
     tenant: str | None = None,
     scopes: Iterable[str] = (Scope.CHAT,),
     lifetime_s: float | None = None,
+    more: Mapping[str, str] = _NOTHING,
 ) -> str:
     """A signed token; without a lifetime a development token, which never expires.
+
+    Args: more: further claims, such as ``iss`` and ``aud``.
 
     Raises:
         ConfigError: the secret is too short.
         ValueError: a name cannot be one, in the words of ``Unauthenticated``.
     """
-    claims: dict[str, Any] = {"sub": subject, "scope": " ".join(scopes), "iat": now_us // _MICROSECONDS}
-    claims |= {name: value for name, value in (("owner", owner), ("tenant", tenant)) if value is not None}
+    claims: dict[str, Any] = {"sub": subject, "scope": " ".join(scopes), "iat": now_us // MICROSECONDS}
+    claims |= {name: value for name, value in (("owner", owner), ("tenant", tenant)) if value is not None} | dict(more)
     if lifetime_s is None:
         claims["iss"] = DEVELOPMENT_ISSUER
     else:
-        claims["exp"] = now_us // _MICROSECONDS + round(lifetime_s)
+        claims["exp"] = now_us // MICROSECONDS + round(lifetime_s)
     try:
-        _principal(claims)
+        principal_of(claims, may_last=lifetime_s is None)
     except Unauthenticated as exc:
         raise ValueError(str(exc)) from exc
-    return jwt.encode(claims, _long_enough(secret), algorithm=_ALGORITHM)
+    return jwt.encode(claims, long_enough(secret), algorithm=HMAC)
 
 
-def _long_enough(secret: bytes) -> bytes:
+def long_enough(secret: bytes) -> bytes:
+    """``secret``. Raises: ConfigError: it is shorter than ``SECRET_BYTES_MIN``."""
     if len(secret) < SECRET_BYTES_MIN:
         raise ConfigError(
             "token secret", key="length", found=f"{len(secret)} bytes", expected=f"at least {SECRET_BYTES_MIN} bytes"
@@ -130,22 +105,11 @@ def _long_enough(secret: bytes) -> bytes:
     return secret
 
 
-def _reason(exc: Exception) -> str:
-    match exc:
-        case jwt.MissingRequiredClaimError():
-            return "token has no claim 'sub', expected who acts"
-        case jwt.InvalidSignatureError() | jwt.InvalidAlgorithmError():
-            return "token is not signed with this server's secret"
-        case jwt.InvalidAudienceError():
-            return "token is meant for another audience"
-        case _:
-            return "token is not a valid token, expected a JSON Web Token signed with HS256"
-
-
-def _principal(claims: dict[str, Any]) -> Principal:
+def principal_of(claims: dict[str, Any], *, may_last: bool) -> Principal:
+    """Args: may_last: a development token is good for ever. Raises: Unauthenticated: a claim is missing or unusable."""
     subject = _name(claims.get("sub"), claim="sub")
-    expires_us = _time_us(claims, "exp")
-    if expires_us is None and claims.get("iss") != DEVELOPMENT_ISSUER:
+    expires_us = time_us(claims, "exp")
+    if expires_us is None and not (may_last and claims.get("iss") == DEVELOPMENT_ISSUER):
         raise Unauthenticated("token never expires, expected a claim 'exp'")
     return Principal(
         subject=subject,
@@ -169,13 +133,14 @@ def _scopes(value: object) -> tuple[str, ...]:
     raise Unauthenticated("token claim 'scope' is not a scope, expected words separated by blanks, or a list of words")
 
 
-def _time_us(claims: dict[str, Any], claim: str) -> int | None:
+def time_us(claims: dict[str, Any], claim: str) -> int | None:
+    """A moment that a claim names. Raises: Unauthenticated: it is none."""
     value = claims.get(claim)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unauthenticated(f"token claim {claim!r} is not a time, expected seconds since 1970")
     try:
-        return int(value * _MICROSECONDS)
+        return int(value * MICROSECONDS)
     except (OverflowError, ValueError):
         raise Unauthenticated(f"token claim {claim!r} is not a time, expected seconds since 1970") from None

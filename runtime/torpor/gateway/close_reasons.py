@@ -1,7 +1,8 @@
 """Why the gateway closes a connection: every code it uses, and what a client should make of it.
 
 Codes from 4400 are this protocol's own and follow the HTTP status they resemble. A client that is closed for a
-reason with ``resume`` connects again and goes on from its cursors; without it, doing the same again fails again.
+reason with ``resume`` connects again and goes on from its cursors; without it, doing the same again fails again. 440
+is no status of HTTP's own: web servers answer it when a login has timed out.
 """
 
 from enum import Enum
@@ -17,11 +18,13 @@ class CloseReason(Enum):
 
     GOING_AWAY = (1001, "the server is stopping", True)
     RESTARTING = (1012, "the server is restarting", True)
-    UNAUTHENTICATED = (4401, "the token is missing, invalid or expired", False)
+    UNAUTHENTICATED = (4401, "the token is missing or invalid", False)
     HELLO_OVERDUE = (4408, "no hello within the deadline", True)
     HELD_TOO_MUCH = (4413, "too much was sent before hello", False)
     OVERFLOW = (4429, "answers were not read fast enough, resume from your cursors", True)
+    TOKEN_EXPIRED = (4440, "the token has expired, resume with a newer one", True)
     INTERNAL = (4500, "the server failed, resume from your cursors", True)
+    KEYS_UNAVAILABLE = (4502, "the keys of the token's issuer cannot be had now, resume later", True)
     UNAVAILABLE = (4503, "a journal cannot be read now, resume later", True)
 
     def __new__(cls, code: int, text: str, resume: bool) -> Self:

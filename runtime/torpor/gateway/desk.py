@@ -23,11 +23,11 @@ from torpor.errors import (
     Unavailable,
     UnknownConversation,
 )
-from torpor.gateway.auth import Principal
+from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.subscription import Ports, Spawn, Subscription
-from torpor.gateway.wire import error_frame, key_named
+from torpor.gateway.wire import error_frame, key_named, may_name
 from torpor.records.commands import (
     Command,
     RefreshLiveContext,
@@ -36,6 +36,7 @@ from torpor.records.frames import (
     Ack,
     ClientFrame,
     Done,
+    ErrorFrame,
     ServerFrame,
     Subscribe,
     Unsubscribe,
@@ -64,6 +65,15 @@ class Desk:
         for subscription in self._subscriptions.values():
             subscription.end()
         self._subscriptions.clear()
+
+    def restrict(self, by: Principal) -> None:
+        """End what ``by``, who may do less with a newer token, could not subscribe to any more."""
+        for key, subscription in tuple(self._subscriptions.items()):
+            if not (by.may(Scope.CHAT) and may_name(key, by=by)):
+                subscription.end()
+                del self._subscriptions[key]
+                error = UnknownConversation(subscription.name)
+                self.outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=subscription.name))
 
     def subscribe(self, frame: Subscribe, by: Principal) -> None:
         """Watch one more conversation, or one of them from another cursor. Raises: BadFrame: it would be too many."""

@@ -1,5 +1,7 @@
 """How much the gateway takes from one client, and how long it waits for it."""
 
+from typing import Literal
+
 import msgspec
 
 from torpor.records.bounds import Amount, Count, Pause, Port, Seconds
@@ -12,6 +14,16 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The address to listen on."""
     port: Port = 8765
     """0 lets the system choose one."""
+    tls: Literal["here", "terminated"] = "here"
+    """Where it ends: here, once there is a certificate, or at a proxy before this server. An address that others can
+    reach needs one of them."""
+    tls_certificate: str = ""
+    """A PEM file with the server's certificate and those that vouch for it; read again when it changes. Its path begins
+    at the home."""
+    tls_key: str = ""
+    """A PEM file with its private key, without a password."""
+    origins: tuple[str, ...] = ()
+    """Web pages that may connect, like ``https://app.example.org``; this server's own may, and so may programs."""
     connections_max: Count = 10_000
     """Of the whole server; one more is answered with HTTP 503."""
     backlog: Count = 1024

@@ -9,6 +9,7 @@ in the same line: every send has a deadline, and after it the connection is cut 
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -25,10 +26,14 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from torpor.clock import Clock
-from torpor.errors import Unauthenticated
-from torpor.gateway.auth import Authenticator, Principal
+from torpor.errors import KeysUnavailable, Unauthenticated
+from torpor.gateway.auth import Principal
+from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.exposure import is_loopback_address
+from torpor.gateway.handshake import is_local, refusal
 from torpor.gateway.options import GatewayOptions
+from torpor.gateway.origins import Origins, own_origins
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session
 from torpor.gateway.subscription import Ports
@@ -64,12 +69,17 @@ class Gateway:
         clock: Clock,
         options: GatewayOptions,
         is_ready: Callable[[], bool],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._ports = ports
         self._authenticator = authenticator
         self._clock = clock
         self._options = options
         self._is_ready = is_ready
+        self._tls = tls
+        self._origins = Origins(options.origins)
+        self._own_origins = frozenset[str]()
+        """Known once it listens."""
         self.port = options.port
         """The one it listens on, also when the options left the choice to the system."""
         self._server: Server | None = None
@@ -83,9 +93,10 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """For clients on the same machine or network: ``ws://host:port``."""
+        """For clients on the same machine or network: ``ws://host:port``, or ``wss``."""
         host = self._options.host
-        return f"ws://[{host}]:{self.port}" if ":" in host else f"ws://{host}:{self.port}"
+        scheme = "ws" if self._tls is None else "wss"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     def statistics(self) -> GatewayStatistics:
         return GatewayStatistics(
@@ -113,6 +124,8 @@ class Gateway:
             self._converse,
             options.host,
             options.port,
+            ssl=self._tls,
+            ssl_handshake_timeout=options.hello_deadline_s if self._tls is not None else None,
             process_request=self._admit,
             select_subprotocol=_select_subprotocol,
             compression=None,
@@ -125,7 +138,14 @@ class Gateway:
             backlog=options.backlog,
         ) as server:
             self._server = server
-            self.port = next(iter(server.sockets)).getsockname()[1]
+            addresses = [socket.getsockname() for socket in server.sockets]
+            self.port = addresses[0][1]
+            self._own_origins = own_origins(
+                host=options.host,
+                port=self.port,
+                is_tls=self._tls is not None,
+                is_loopback=all(is_loopback_address(address[0]) for address in addresses),
+            )
             self._sweep()
             try:
                 yield
@@ -134,9 +154,9 @@ class Gateway:
                     await self.stop()
                 self._next_sweep.cancel()
 
-    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+    async def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """The HTTP answer; None opens the WebSocket."""
-        response = self._answer(connection, request)
+        response = self._answer(connection, request) or await self._authenticate(connection, request)
         if response is not None and response.status_code >= HTTPStatus.BAD_REQUEST:
             self._refused += 1
         return response
@@ -158,11 +178,13 @@ class Gateway:
                 HTTPStatus.BAD_REQUEST,
                 "no query is expected; a token belongs in the Authorization header or in hello\n",
             )
+        if not self._origins.admit(request.headers.get_all("Origin"), own=self._own_origins):
+            return connection.respond(HTTPStatus.FORBIDDEN, "this page may not connect, see gateway.origins\n")
         if len(self._sessions) >= self._options.connections_max:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections, try again later\n")
-        return self._authenticate(connection, request)
+        return None
 
-    def _authenticate(self, connection: ServerConnection, request: Request) -> Response | None:
+    async def _authenticate(self, connection: ServerConnection, request: Request) -> Response | None:
         headers = request.headers.get_all("Authorization")
         if not headers:
             return None  # the token comes in hello
@@ -170,11 +192,11 @@ class Gateway:
         try:
             if len(headers) > 1 or scheme.lower() != "bearer":
                 raise Unauthenticated("expected one Authorization header with a Bearer token")
-            self._principals[connection] = self._authenticator.authenticate(token.strip())
-        except Unauthenticated as exc:
-            response = connection.respond(HTTPStatus.UNAUTHORIZED, f"{exc}\n")
-            response.headers["WWW-Authenticate"] = "Bearer"
-            return response
+            self._principals[connection] = await self._authenticator.identify(
+                token.strip(), is_local=is_local(connection, request)
+            )
+        except (Unauthenticated, KeysUnavailable) as exc:
+            return refusal(connection, exc)
         return None
 
     async def _converse(self, connection: ServerConnection) -> None:
@@ -189,6 +211,7 @@ class Gateway:
                 clock=self._clock,
                 options=self._options,
                 principal=self._principals.pop(connection, None),
+                is_local=is_local(connection, connection.request),
             )
             self._sessions[session] = outbox
             tasks.start_soon(self._write, connection, outbox, name="gateway:write")
@@ -246,11 +269,15 @@ async def open_gateway(
     clock: Clock,
     options: GatewayOptions,
     is_ready: Callable[[], bool] = lambda: True,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Gateway]:
     """Listen until the block is left, then stop with ``GOING_AWAY`` unless it was stopped before.
 
+    Args: tls: what connections are encrypted with; none means that they are not.
     Raises: OSError: the address cannot be listened on.
     """
-    gateway = Gateway(ports=ports, authenticator=authenticator, clock=clock, options=options, is_ready=is_ready)
+    gateway = Gateway(
+        ports=ports, authenticator=authenticator, clock=clock, options=options, is_ready=is_ready, tls=tls
+    )
     async with gateway._listening():
         yield gateway

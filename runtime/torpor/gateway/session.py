@@ -5,8 +5,9 @@ say who serves what a known client asks for, and the desk where that is done.
 
     NEW ──authenticated──▶ OPEN ──authenticated──▶ OPEN       and from any: ──ended──▶ ENDED
 
-Frames before ``hello`` are held, within bounds, unless a header said who it is. ``hello`` may come again: with a newer
-token for the same person, or with subscriptions to begin over. A client that leaves withdraws nothing.
+Frames before ``hello`` are held, within bounds, unless a header said who it is; and so are those behind a ``hello``
+whose token names a key that is looked for. ``hello`` may come again: with a newer token for the same person, which
+counts from then on, or with subscriptions to begin over. A client that leaves withdraws nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,8 +18,17 @@ import structlog
 from anyio.abc import TaskGroup
 
 from torpor.clock import Clock
-from torpor.errors import BadFrame, ClientError, IllegalTransition, StoreError, Unauthenticated
-from torpor.gateway.auth import Authenticator, Principal
+from torpor.errors import (
+    BadFrame,
+    ClientError,
+    IllegalTransition,
+    KeysUnavailable,
+    StoreError,
+    TokenExpired,
+    Unauthenticated,
+)
+from torpor.gateway.auth import Principal
+from torpor.gateway.authenticator import Authenticator, UnknownKey
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.desk import Desk
 from torpor.gateway.options import GatewayOptions
@@ -72,8 +82,10 @@ class Session:
         clock: Clock,
         options: GatewayOptions,
         principal: Principal | None = None,
+        is_local: bool = False,
     ) -> None:
         self._authenticator = authenticator
+        self._is_local = is_local
         self._outbox = outbox
         self._tasks = tasks
         self._clock = clock
@@ -84,6 +96,8 @@ class Session:
         self._principal: Principal | None = None
         self._held: list[AnyClientFrame] = []
         self._held_bytes = 0
+        self._is_identifying = False
+        """Whether a ``hello`` waits for keys."""
         if principal is not None:
             self._state = next_state(self._state, Signal.AUTHENTICATED)
             self._principal = principal
@@ -110,7 +124,7 @@ class Session:
             if self._clock.monotonic_s() - self._began_s >= self._options.hello_deadline_s:
                 self._outbox.close(CloseReason.HELLO_OVERDUE)
         elif self._authenticator.is_expired(self._principal):
-            self._outbox.close(CloseReason.UNAUTHENTICATED)
+            self._outbox.close(CloseReason.TOKEN_EXPIRED)
 
     def end(self) -> None:
         """The connection is gone: watch nothing any more. Ending twice is once."""
@@ -120,25 +134,54 @@ class Session:
 
     def _handle(self, frame: AnyClientFrame, *, size_bytes: int = 0) -> None:
         try:
-            if isinstance(frame, Hello):
-                self._hello(frame)
-            elif self._principal is None:
+            if self._is_identifying or (self._principal is None and not isinstance(frame, Hello)):
                 self._hold(frame, size_bytes=size_bytes)
-            else:
+            elif isinstance(frame, Hello):
+                self._hello(frame)
+            elif self._principal is not None:
                 serve(frame, at=self._desk, by=self._current(self._principal))
-        except Unauthenticated as exc:
-            self._outbox.put(error_frame(exc, of=frame))
-            self._outbox.close(CloseReason.UNAUTHENTICATED)
         except ClientError as exc:
-            self._outbox.put(error_frame(exc, of=frame))
+            self._refuse(exc, of=frame)
         except Exception:  # noqa: BLE001 - the edge of a client frame
             _log.exception("gateway.frame_failed", frame=type(frame).__name__)
             self._outbox.put(error_frame(None, of=frame))
 
+    def _refuse(self, error: ClientError, *, of: AnyClientFrame) -> None:
+        self._outbox.put(error_frame(error, of=of))
+        match error:
+            case TokenExpired():
+                self._outbox.close(CloseReason.TOKEN_EXPIRED)
+            case Unauthenticated():
+                self._outbox.close(CloseReason.UNAUTHENTICATED)
+            case KeysUnavailable() if self._principal is None:
+                self._outbox.close(CloseReason.KEYS_UNAVAILABLE)
+
     def _hello(self, frame: Hello) -> None:
-        principal = self._identify(frame)
+        try:
+            principal = self._identify(frame)
+        except UnknownKey:
+            self._is_identifying = True
+            self._spawn(lambda: self._hello_later(frame), name="hello")
+        else:
+            self._welcome(frame, principal)
+
+    async def _hello_later(self, frame: Hello) -> None:
+        """With the keys that can be had."""
+        try:
+            principal = self._same(await self._authenticator.identify(frame.token, is_local=self._is_local))
+        except ClientError as exc:
+            self._is_identifying = False
+            self._refuse(exc, of=frame)
+            self._take_held()
+        else:
+            self._is_identifying = False
+            if self._state is not State.ENDED and self._outbox.closing is None:
+                self._welcome(frame, principal)
+
+    def _welcome(self, frame: Hello, principal: Principal) -> None:
         self._state = next_state(self._state, Signal.AUTHENTICATED)
         self._principal = principal
+        self._desk.restrict(principal)
         self._outbox.put(
             Welcome(
                 principal=principal.subject,
@@ -150,23 +193,30 @@ class Session:
         )
         for watched in frame.subscriptions:
             self._handle(Subscribe(ref=frame.ref, subscription=watched))
-        held, self._held = self._held, []
+        self._take_held()
+
+    def _take_held(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
         for earlier in held:
-            self._handle(earlier)
+            if self._outbox.closing is None:
+                self._handle(earlier)
 
     def _identify(self, frame: Hello) -> Principal:
         if frame.token:
-            principal = self._authenticator.authenticate(frame.token)
-            if self._principal is not None and not principal.is_same_as(self._principal):
-                raise BadFrame("hello names somebody else, expected the same person; open another connection")
-            return principal
+            return self._same(self._authenticator.authenticate(frame.token, is_local=self._is_local))
         if self._principal is None:
             raise Unauthenticated("hello has no token, expected one there or in the Authorization header")
         return self._current(self._principal)
 
+    def _same(self, principal: Principal) -> Principal:
+        """``principal``. Raises: BadFrame: the connection is somebody else's."""
+        if self._principal is not None and not principal.is_same_as(self._principal):
+            raise BadFrame("hello names somebody else, expected the same person; open another connection")
+        return principal
+
     def _current(self, principal: Principal) -> Principal:
         if self._authenticator.is_expired(principal):
-            raise Unauthenticated("token has expired")
+            raise TokenExpired
         return principal
 
     def _hold(self, frame: AnyClientFrame, *, size_bytes: int) -> None:

@@ -131,9 +131,14 @@ def key_named(name: str, *, by: Principal) -> ConversationKey:
         raise BadFrame(f"conversation {name[:200]!r} is not a name, expected 1..64 letters, digits, '_' or '-'")
     tenant, owner = ([by.tenant, by.owner] if not owners else [by.tenant, *owners])[-2:]
     key = ConversationKey(tenant, owner, conversation)
-    if (tenant, owner) != (by.tenant, by.owner) and not by.may(Scope.OPERATOR):
+    if not may_name(key, by=by):
         raise UnknownConversation(name)
     return key
+
+
+def may_name(key: ConversationKey, *, by: Principal) -> bool:
+    """Whether the conversation, which may exist or not, is of ``by``'s owner, or ``by`` is an operator."""
+    return (key.tenant, key.owner) == (by.tenant, by.owner) or by.may(Scope.OPERATOR)
 
 
 def job_named(path: str, *, by: Principal) -> tuple[ConversationKey, str]:

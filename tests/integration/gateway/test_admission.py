@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.support.gateway_house import House, gateway_house
 from tests.support.gateway_line import SECRET, token_for
+from torpor.gateway.auth import mint
 from torpor.gateway.close_reasons import CloseReason
 from torpor.records.frames import Done, Hello, Unsubscribe, Welcome
 
@@ -95,12 +96,21 @@ async def test_a_wrong_token_in_the_header_is_refused(kind: str, house: House) -
             pass
 
     assert refusal.value.response.status_code == 401
-    assert refusal.value.response.headers["WWW-Authenticate"] == "Bearer"
+    assert refusal.value.response.headers["WWW-Authenticate"].startswith("Bearer")
+    assert ("invalid_token" in refusal.value.response.headers["WWW-Authenticate"]) is (kind == "expired")
 
 
 async def test_a_wrong_token_in_hello_closes_the_connection(house: House) -> None:
     async with house.call(None) as caller:
         await caller.say(Hello(token=token_for("alice", clock=house.clock, lifetime_s=-60)))
+        await caller.hear()
+
+        assert (await caller.closed())[0] == CloseReason.TOKEN_EXPIRED.code
+
+
+async def test_a_foreign_token_in_hello_closes_the_connection(house: House) -> None:
+    async with house.call(None) as caller:
+        await caller.say(Hello(token=mint(b"x" * 32, subject="alice", now_us=house.clock.now_us(), lifetime_s=60)))
         await caller.hear()
 
         assert (await caller.closed())[0] == CloseReason.UNAUTHENTICATED.code
@@ -136,7 +146,7 @@ async def test_a_token_that_expires_closes_a_connection_that_only_watches() -> N
     async with gateway_house(sweep_s=0.01) as house, house.call("alice") as caller:
         house.clock.advance(3_700)
 
-        assert (await caller.closed())[0] == CloseReason.UNAUTHENTICATED.code
+        assert (await caller.closed())[0] == CloseReason.TOKEN_EXPIRED.code
 
 
 async def test_one_connection_too_many_is_turned_away() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from torpor.cli.main import main
 from torpor.clock import SystemClock
-from torpor.gateway.auth import Authenticator, Principal
+from torpor.gateway.auth import Principal
+from torpor.gateway.authenticator import Authenticator
 from torpor.local_files import keep_secret, make_data_folder
 
 SECRET = b"s" * 32

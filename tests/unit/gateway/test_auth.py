@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.gateway_line import SECRET, ManualClock
 from torpor.errors import ConfigError, Unauthenticated
-from torpor.gateway.auth import Authenticator, Principal, Scope, mint
+from torpor.gateway.auth import Principal, Scope, mint
+from torpor.gateway.authenticator import Authenticator
 
 
 @pytest.fixture

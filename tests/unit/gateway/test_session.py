@@ -200,9 +200,12 @@ async def test_hello_with_a_wrong_token_is_told_so_and_closed(
         line.say(Hello(ref="r1", token=wrong_tokens(clock)[kind]))
         error = await line.hear_a(ErrorFrame)
 
-        assert (error.code, error.ref) == ("unauthenticated", "r1")
+        code, reason = {
+            "expired": ("token_expired", CloseReason.TOKEN_EXPIRED),
+        }.get(kind, ("unauthenticated", CloseReason.UNAUTHENTICATED))
+        assert (error.code, error.ref) == (code, "r1")
         assert await line.hear() is None
-        assert line.outbox.closing is CloseReason.UNAUTHENTICATED
+        assert line.outbox.closing is reason
         line.say(Hello(token=token_for("alice", clock=clock)))
         assert world.posted == []
 
@@ -248,7 +251,7 @@ async def test_a_token_that_expires_ends_the_connection_at_its_next_frame(
         clock.advance(66)
         line.say(send())
 
-        assert (await line.hear_a(ErrorFrame)).code == "unauthenticated"
+        assert (await line.hear_a(ErrorFrame)).code == "token_expired"
         assert await line.hear() is None
         assert world.posted == []
 
@@ -262,7 +265,7 @@ async def test_a_token_that_expires_ends_a_connection_that_only_watches(opened: 
         clock.advance(66)
         line.session.check()
 
-        assert line.outbox.closing is CloseReason.UNAUTHENTICATED
+        assert line.outbox.closing is CloseReason.TOKEN_EXPIRED
 
 
 async def test_a_client_that_says_no_hello_in_time_is_closed(opened: Opened, clock: ManualClock) -> None:

@@ -1,0 +1,52 @@
+"""What an address that others can reach needs before anything listens on it.
+
+Above: the composition root. On the loopback address nothing is needed: whoever gets there is on this machine. Elsewhere
+tokens must not travel in the clear, and the data folder's own secret is not enough: it came about by itself, and signed
+a development token that never ends and may do everything.
+"""
+
+import ipaddress
+import socket
+from typing import Final
+
+import anyio
+
+from torpor.errors import ConfigError
+from torpor.gateway.auth_options import AuthOptions
+from torpor.gateway.key_loaders import WHERE
+from torpor.gateway.options import GatewayOptions
+
+_ENCRYPTED: Final = (
+    "TLS here by gateway.tls_certificate and gateway.tls_key, or gateway.tls = 'terminated' where a proxy before it "
+    "speaks TLS"
+)
+_SIGNED: Final = "a secret of your own by auth.secret_file or auth.secret_env, or an issuer's keys by auth.jwks"
+
+
+def check_exposure(options: GatewayOptions, auth: AuthOptions, *, is_loopback: bool) -> None:
+    """Raises: ConfigError: others could reach the address, and something they need is missing."""
+    has_tls = bool(options.tls_certificate) or options.tls == "terminated"
+    has_secret = bool(auth.secret_file or auth.secret_env or auth.jwks)
+    missing = [text for text, is_there in ((_ENCRYPTED, has_tls), (_SIGNED, has_secret)) if not is_there]
+    if not is_loopback and missing:
+        found = f"{options.host}, which others can reach"
+        raise ConfigError(WHERE, key="gateway.host", found=found, expected="; and ".join(missing))
+
+
+async def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens there. Raises: OSError: nothing is known of the host."""
+    if not host:
+        return False  # every address
+    found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return all(is_loopback_address(address[0]) for *_, address in found)
+
+
+def is_loopback_address(address: str) -> bool:
+    """Whether a numeric address is this machine's own."""
+    try:
+        told = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(told, ipaddress.IPv6Address) and told.ipv4_mapped is not None:
+        return told.ipv4_mapped.is_loopback
+    return told.is_loopback

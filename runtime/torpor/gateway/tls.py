@@ -1,0 +1,79 @@
+"""Certificates out of files into what a socket needs, and again when the files change.
+
+Above: the composition root, which hands the context to the server. New connections get the newest certificate; a pair
+that does not fit, as between two writes, changes nothing and is told.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio.to_thread
+import structlog
+
+from torpor.errors import ConfigError
+from torpor.gateway.key_loaders import WHERE, placed
+from torpor.gateway.options import GatewayOptions
+
+_log = structlog.get_logger()
+
+
+class CertificateFiles:
+    """A certificate with those that vouch for it, and its key, both PEM; ``context`` always has the last good pair.
+
+    Raises: ConfigError: they cannot be read, or do not belong together.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self.certificate = certificate
+        self.key = key
+        try:
+            self.context = _context(certificate, key)
+        except OSError as exc:  # an SSLError is one
+            expected = "a certificate and its own key without a password, both PEM and readable"
+            raise ConfigError(WHERE, key="gateway.tls_certificate", found=_why(exc, self), expected=expected) from exc
+
+    def reloading(self) -> Callable[[], Awaitable[None]]:
+        """What to await when the files may have changed."""
+
+        async def reload() -> None:
+            await anyio.to_thread.run_sync(self._reload)
+
+        return reload
+
+    def _reload(self) -> None:
+        try:
+            _context(self.certificate, self.key)  # one that is half new would spoil the context in use
+            self.context.load_cert_chain(self.certificate, self.key)
+        except OSError as exc:
+            _log.warning("gateway.certificate_kept", why=_why(exc, self))
+        else:
+            _log.info("gateway.certificate_loaded", file=str(self.certificate))
+
+
+def certificate_files(options: GatewayOptions, *, home: Path) -> CertificateFiles | None:
+    """Those that ``options`` name; None when they name none. Raises: ConfigError: half of them, or unusable ones."""
+    if not options.tls_certificate and not options.tls_key:
+        return None
+    for key, value in (("tls_certificate", options.tls_certificate), ("tls_key", options.tls_key)):
+        if not value:
+            raise ConfigError(WHERE, key=f"gateway.{key}", found=value, expected="a file, beside its other half")
+    if options.tls == "terminated":
+        expected = "'here', or no tls_certificate: one of the two ends TLS"
+        raise ConfigError(WHERE, key="gateway.tls", found=options.tls, expected=expected)
+    return CertificateFiles(
+        placed(options.tls_certificate, home=home).absolute(), placed(options.tls_key, home=home).absolute()
+    )
+
+
+def _context(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A key with a password would ask for it on the terminal.
+    context.load_cert_chain(certificate, key, password=lambda: "")
+    return context
+
+
+def _why(exc: OSError, files: CertificateFiles) -> str:
+    reason = exc.reason if isinstance(exc, ssl.SSLError) else exc.strerror
+    return f"{files.certificate} with {files.key}, {(reason or 'unreadable').lower().replace('_', ' ')}"
