@@ -18,7 +18,7 @@ from torpor.errors import ConfigError, ProviderError
 from torpor.misfits import misfit
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import FALLBACK_ONLY, AnthropicOptions
-from torpor.model.circuit import Circuit, CircuitOptions
+from torpor.model.circuit import Circuit, CircuitOptions, CircuitState
 from torpor.model.contract import Model
 from torpor.model.keys import read_key
 from torpor.model.local import LocalHost, LocalServer, local_options
@@ -28,6 +28,13 @@ from torpor.model.windows import window_of
 
 KINDS = ("anthropic", "local", "scripted")
 _log = structlog.get_logger()
+
+
+class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Now."""
+
+    circuit: Mapping[tuple[str, str], int]
+    """By host and state: 1 for the one that the host's circuit is in, 0 for the others."""
 
 
 class ModelRegistry:
@@ -60,6 +67,12 @@ class ModelRegistry:
                 return self._local(table, where=where)
             case kind:
                 raise ConfigError(where, key="model.kind", found=kind, expected=f"one of {', '.join(KINDS)}")
+
+    def statistics(self) -> ModelStatistics:
+        states = ((host, circuit, state) for host, circuit in self._circuits.items() for state in CircuitState)
+        return ModelStatistics(
+            circuit={(host, state.value): int(circuit.state is state) for host, circuit, state in states}
+        )
 
     def is_rehearsed(self, table: Mapping[str, Any], *, where: str) -> bool:
         """Whether no language model is behind an agent with this table. Raises: ConfigError."""

@@ -54,6 +54,11 @@ class Writer(Protocol):
         """Never waits; what became of it is in the ticket, and a waiter that is cancelled withdraws nothing."""
         ...
 
+    @property
+    def waiting(self) -> int:
+        """Requests that were submitted and that nobody takes care of yet, or that are not answered yet."""
+        ...
+
 
 async def ask_head(writer: Writer, request: AskHead) -> Head:
     """Raises: StoreUnavailable."""
@@ -100,6 +105,11 @@ class TaskWriter:
             self._waiting.append((request, ticket))
             self._work.set()
         return ticket
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not being committed yet."""
+        return len(self._waiting)
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()

@@ -14,6 +14,7 @@ from typing import Final
 
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 import structlog
 
 from torpor.errors import Fenced, StoreUnusable
@@ -41,6 +42,16 @@ _LARGE_LOG_SHARE: Final = 16
 """A write-ahead log is large when it holds more than this, and more than this part of the database."""
 _INLINE_RECORDS: Final = 256
 """A longer backlog is read in a thread: decoding it takes milliseconds, which the event loop has not got."""
+
+
+class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Now."""
+
+    waiting: int
+    """Writes handed over and not answered yet."""
+    database_bytes: int
+    log_bytes: int
+    """Of the write-ahead log."""
 
 
 class SqliteStore:
@@ -71,6 +82,13 @@ class SqliteStore:
     def job_store(self) -> JobStore:
         """The same jobs across conversations."""
         return self._job_port
+
+    def statistics(self) -> StoreStatistics:
+        return StoreStatistics(
+            waiting=self._writer.waiting,
+            database_bytes=_size_of(self._path),
+            log_bytes=_size_of(self._log_path),
+        )
 
     async def acquire(self, key: ConversationKey, *, holder: str, ttl_s: float, now_us: int) -> Lease:
         return Lease(key=key, holder=holder, fence=self._boot, expires_us=0)
@@ -153,10 +171,22 @@ class SqliteStore:
         return self._reader.describe(key)
 
     async def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[DirectoryRow, ...]:
         await anyio.lowlevel.checkpoint()
-        return self._reader.list_conversations(tenant=tenant, owner=owner, limit=limit, after=after)
+        return self._reader.list_conversations(
+            tenant=tenant, owner=owner, limit=limit, after=after, with_archived=with_archived
+        )
+
+    async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.count_conversations(tenant=tenant, owner=owner, limit=limit)
 
     async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
         await self._writer.submit(Quarantine(key=key, reason=reason)).wait()
@@ -169,16 +199,21 @@ class SqliteStore:
         """
         if self._tidying is not None and not self._tidying.is_resolved:
             return
-        try:
-            log_bytes, database_bytes = self._log_path.stat().st_size, self._path.stat().st_size
-        except FileNotFoundError:
-            return
+        log_bytes, database_bytes = _size_of(self._log_path), _size_of(self._path)
         large_bytes = max(_LARGE_LOG_BYTES, database_bytes // _LARGE_LOG_SHARE)
         if log_bytes > min(large_bytes, self._options.wal_truncate_bytes):
             self._tidying = self._writer.submit(Tidy())
 
     def __repr__(self) -> str:
         return f"<SqliteStore boot={self._boot} {self._writer!r}>"
+
+
+def _size_of(path: Path) -> int:
+    """0 for a file that is not there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def open_sqlite(

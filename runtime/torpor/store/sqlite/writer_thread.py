@@ -40,6 +40,8 @@ class WriterThread:
         # Bounded by the number of conversations: each has at most one append in flight.
         self._queue: SimpleQueue[list[_Item] | None] = SimpleQueue()
         self._gathering: list[_Item] = []
+        self._waiting = 0
+        """Requests without an answer."""
         self._is_closed = False
         self._has_stopped = False
         self._ended = anyio.Event()
@@ -59,10 +61,16 @@ class WriterThread:
         if self._is_closed or self._has_stopped:
             ticket.resolve(StoreUnavailable(_STOPPED))
             return ticket
+        self._waiting += 1
         self._gathering.append((request, ticket))
         if len(self._gathering) == 1:
             self._at_end_of_round(self._hand_over)
         return ticket
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were submitted and not answered yet; for the event loop's eyes."""
+        return self._waiting
 
     async def close(self) -> None:
         """Commit what was handed over, then end the thread; a cancelled caller waits for that too, within a bound."""
@@ -81,7 +89,7 @@ class WriterThread:
             self._queue.put(items)
         if self._has_stopped:
             # The thread may have looked at the queue for the last time before.
-            _resolve([ticket for _, ticket in items], [StoreUnavailable(_STOPPED)] * len(items))
+            self._resolve([ticket for _, ticket in items], [StoreUnavailable(_STOPPED)] * len(items))
 
     def _run(self) -> None:
         waiting: list[_Item] = []
@@ -114,7 +122,13 @@ class WriterThread:
         return True
 
     def _answer(self, group: Sequence[_Item], outcomes: Sequence[Outcome]) -> None:
-        self._call_soon(_resolve, [ticket for _, ticket in group], outcomes)
+        self._call_soon(self._resolve, [ticket for _, ticket in group], outcomes)
+
+    def _resolve(self, tickets: Sequence[PendingTicket], outcomes: Sequence[Outcome]) -> None:
+        """On the event loop."""
+        self._waiting -= len(tickets)
+        for ticket, outcome in zip(tickets, outcomes, strict=True):
+            ticket.resolve(outcome)
 
     def _call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -125,11 +139,6 @@ class WriterThread:
 
     def __repr__(self) -> str:
         return f"<WriterThread gathering={len(self._gathering)} queued={self._queue.qsize()} closed={self._is_closed}>"
-
-
-def _resolve(tickets: Sequence[PendingTicket], outcomes: Sequence[Outcome]) -> None:
-    for ticket, outcome in zip(tickets, outcomes, strict=True):
-        ticket.resolve(outcome)
 
 
 def _first_of(token: EventLoopToken, *names: str) -> Callable[..., object] | None:
