@@ -24,6 +24,7 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import SkillRoot
 from torpor.skillbook.reload import SkillBook
 from torpor.store.contract import Blobs
+from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.load import load_tools
 from torpor.toolhost.registry import ToolRegistry
@@ -67,6 +68,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     async def running(self) -> AsyncIterator[None]:
         """Follow the files until the block ends, load what the models need, and close what was opened."""
         async with (
+            self.tools.running(),
             self.flags.running(),
             self.policies.watching(),
             self.models.opened(),
@@ -75,7 +77,6 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
             tasks.start_soon(self.skills.watching, name="skills:watch")
             yield
             tasks.cancel_scope.cancel()
-        self.tools.close()
 
 
 def load_home(
@@ -87,13 +88,15 @@ def load_home(
     environ: Mapping[str, str],
     wrap_model: Callable[[Model], Model],
     wrap_toolbox: Callable[[Toolbox], Toolbox],
+    calls: Calls | None = None,
 ) -> Home:
     """Read the files of the home. Takes time: to be called before the event loop has much to do, or in a thread.
 
     What is broken among tools, skills and policies is logged and left out.
+    Args: calls: where tools that run are noted, for the watchdog.
     Raises: ConfigError: an agent or a flag cannot be used, or an agent's fixed parts are more than its profile grants.
     """
-    tools = _tools(settings, blobs)
+    tools = _tools(settings, blobs, calls)
     models = ModelRegistry(home=settings.home, environ=environ, clock=clock, ids=ids, circuit=settings.circuit)
     flags = Flags(settings.home, clock=clock, options=settings.flags)
     flags.load()
@@ -146,11 +149,11 @@ def missing_in(
     return {kind: names for kind, names in {"tools": tools.missing(definition.tools), **missing}.items() if names}
 
 
-def _tools(settings: Settings, blobs: Blobs) -> ToolRegistry:
+def _tools(settings: Settings, blobs: Blobs, calls: Calls | None) -> ToolRegistry:
     loaded = load_tools(settings.home / TOOLS_FOLDER)
     for problem in loaded.problems:
         _log.error("tool.not_loaded", file=problem.file, line=problem.line, why=problem.message)
-    return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools)
+    return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools, calls=calls)
 
 
 def _agent(

@@ -28,7 +28,7 @@ from torpor.flags.contract import Decided, Decision, FlagContext, defaulted
 from torpor.flags.declared import Declarations
 from torpor.flags.evaluator import Evaluator, told
 from torpor.flags.options import FlagOptions
-from torpor.flags.threads import Threads
+from torpor.threads import Threads
 
 _log = structlog.get_logger()
 _NEVER_S: Final = float("inf")

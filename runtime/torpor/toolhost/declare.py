@@ -9,7 +9,9 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, overload
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 from torpor.errors import ConfigError
 from torpor.records.journal import Effect
@@ -23,6 +25,24 @@ TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Runs(StrEnum):
+    """Where the function of a tool runs."""
+
+    LOOP = "loop"
+    """Beside everything else, as every async function does: it must not block."""
+    THREAD = "thread"
+    """In a thread of its own, where it may wait."""
+    PROCESS = "process"
+    """In a process of its own, where it may compute, and can be stopped."""
+
+
+class Origin(NamedTuple):
+    """The file that declares a tool, as it was when the server started."""
+
+    path: Path
+    source: bytes
 
 
 class NeverHappened:
@@ -41,6 +61,7 @@ class Tool(Generic[P, R]):
         accepts_key: bool = False,
         result_cap_bytes: int | None = None,
         name: str | None = None,
+        runs: str | None = None,
     ) -> None:
         """Read ``function``; see ``tool``. Raises: ConfigError: it cannot be offered to a model."""
         self.function = function
@@ -58,6 +79,9 @@ class Tool(Generic[P, R]):
         self.description, descriptions = described(function.__doc__ or "")
         self._require(self.description, "docstring", function.__doc__, "words that tell a model when to call it")
         self.routine, self.parameters = read_signature(function, tool=self.name, descriptions=descriptions)
+        self.runs = self._where_it_runs(runs)
+        self.origin: Origin | None = None
+        """Set by the loader for tools that run in a process, which loads the same file."""
         self.probe_routine: Routine | None = None
         functools.update_wrapper(self, function)
 
@@ -79,6 +103,15 @@ class Tool(Generic[P, R]):
         self.probe_routine = routine
         return function
 
+    def _where_it_runs(self, runs: str | None) -> Runs:
+        usual = Runs.LOOP if self.routine.is_async else Runs.THREAD
+        others = {Runs.THREAD, Runs.PROCESS}
+        if self.routine.is_async:
+            # Neither a thread nor a process has the event loop that an async function waits on.
+            self._require(runs is None, "runs", runs, "a plain function, since an async one runs on the event loop")
+        self._require(runs is None or runs in others, "runs", runs, "thread or process")
+        return usual if runs is None else Runs(runs)
+
     def _require(self, is_met: object, key: str, found: object, expected: str) -> None:
         if not is_met:
             raise ConfigError(f"tool {self.name!r}", key=key, found=found, expected=expected)
@@ -99,6 +132,7 @@ def tool(
     accepts_key: bool = False,
     result_cap_bytes: int | None = None,
     name: str | None = None,
+    runs: Literal["thread", "process"] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -108,7 +142,8 @@ def tool(function: Callable[P, R] | None = None, /, **declared: Any) -> Any:
     The docstring is the description, and its ``Args`` section describes the parameters. The annotations are the schema:
     anything msgspec knows, ``Annotated`` constraints included. A parameter annotated ``ToolContext`` is filled in by
     the engine. A ``str`` is returned to the model as it is, None as ``done``, anything else as JSON. A synchronous
-    function runs in a thread of its own; its deadline gives it up, but cannot stop it.
+    function runs in a thread of its own, where it may wait; its deadline gives it up, but cannot stop it. One that
+    computes belongs in a process (``runs="process"``), which is killed at the deadline.
 
     Args:
         effect: ``read`` may be repeated after a crash; ``write``, the default, never is without the model knowing.
@@ -117,6 +152,8 @@ def tool(function: Callable[P, R] | None = None, /, **declared: Any) -> Any:
             interrupted call may be retried.
         result_cap_bytes: UTF-8 size of a result before it is shortened; by default what the engine's options say.
         name: instead of the function's own.
+        runs: ``thread`` or ``process``, of a synchronous function; by default ``thread``. An async one runs on the
+            event loop.
 
     Raises: ConfigError: the function cannot be offered to a model.
     """

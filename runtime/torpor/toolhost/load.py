@@ -5,24 +5,16 @@ by nothing. Modules therefore cannot import one another; what they share belongs
 name begins with an underscore is no tool module.
 """
 
-import hashlib
-import importlib.util
 import inspect
-import sys
 import traceback
-from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from torpor.ordinary_files import read_ordinary
-from torpor.toolhost.declare import Tool
+from torpor.toolhost.declare import Origin, Runs, Tool
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
-
-_PRIVATE_PREFIX: Final = "_torpor_home_tools"
+from torpor.toolhost.modules import declared_tools, load_module, read_source
 
 
 class ToolProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,19 +50,6 @@ def load_tools(folder: Path) -> LoadedTools:
     return LoadedTools(tools=tuple(loading.tools.values()), problems=tuple(loading.problems))
 
 
-_SOURCE_BYTES_MAX: Final = 16_777_216
-"""A larger module is not loaded."""
-
-
-class _SourceOnly(SourceFileLoader):
-    """Compiles what the file says now; reads and leaves no cache, whose clock misses quick edits."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(read_ordinary(Path(path), cap_bytes=_SOURCE_BYTES_MAX), path)
-        return code
-
-
 class _Loading:
     """One pass over a folder."""
 
@@ -92,15 +71,18 @@ class _Loading:
 
     def add(self, path: Path) -> None:
         try:
-            module = _module(path)
+            source = read_source(path)
+            module = load_module(path, source=source)
         except BaseException as exc:  # noqa: BLE001  # the edge to a tool author's code, at start
             message = f"{type(exc).__name__}: {exc}"
             self._report(path, _line(exc, path), f"is not loaded, its tools are not offered: {message}")
             return
-        tools = list(_declared(module))
+        tools = list(declared_tools(module))
         if not tools:
             self._report(path, 0, "declares no tool, expected a function under @tool; other files begin with _")
         for tool in tools:
+            if tool.runs is Runs.PROCESS and tool.origin is None:
+                tool.origin = Origin(path, source)
             self._take(tool, path)
 
     def _take(self, tool: Tool[..., Any], path: Path) -> None:
@@ -117,31 +99,6 @@ class _Loading:
 
     def _report(self, path: Path, line: int, message: str) -> None:
         self.problems.append(ToolProblem(file=f"{path.parent.name}/{path.name}", line=line, message=message))
-
-
-def _module(path: Path) -> ModuleType:
-    name = f"{_PRIVATE_PREFIX}.{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}.{path.stem}"
-    loader = _SourceOnly(name, str(path))
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if spec is None:
-        raise ImportError(f"{path.name} is not a module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and annotations look their module up there
-    try:
-        loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _declared(module: ModuleType) -> Iterator[Tool[..., Any]]:
-    """Each tool once, also those that the module took from a package."""
-    seen: set[int] = set()
-    for value in vars(module).values():
-        if isinstance(value, Tool) and id(value) not in seen:
-            seen.add(id(value))
-            yield value
 
 
 def _line(exc: BaseException, path: Path) -> int:

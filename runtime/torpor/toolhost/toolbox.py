@@ -7,30 +7,27 @@ conversation is decided above.
 A call opens one cancel scope for its deadline and nothing else, so an instant tool costs microseconds.
 """
 
-import functools
 import math
-import traceback
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import anyio
-import anyio.from_thread
-import anyio.lowlevel
 import msgspec
 import structlog
 
 from torpor.conversation.text import CleanText, clean
-from torpor.errors import StoreUnavailable, ToolError, ToolRefused, ToolTimedOut, ToolUnknown
+from torpor.errors import StoreUnavailable, ToolError, ToolUnknown
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Effect, Outcome
+from torpor.records.journal import Outcome
 from torpor.store.contract import Blobs
 from torpor.toolhost.contract import ToolContext, ToolResult, ToolSpec
 from torpor.toolhost.declare import NeverHappened, Tool
+from torpor.toolhost.failures import cause_of, place_of
 from torpor.toolhost.options import ToolOptions
+from torpor.toolhost.outcomes import failure, timed_out
+from torpor.toolhost.places import Places, Run
 from torpor.toolhost.results import excerpt, fits, rendered
 from torpor.toolhost.signature import Routine
-from torpor.toolhost.workers import Workers
 
 _log = structlog.get_logger()
 
@@ -38,15 +35,13 @@ _log = structlog.get_logger()
 class LocalToolbox:
     """Implements ``contract.Toolbox`` over tools of this process; immutable, and shared by an agent's conversations."""
 
-    def __init__(
-        self, tools: Iterable[Tool[..., Any]], *, blobs: Blobs, workers: Workers, options: ToolOptions
-    ) -> None:
+    def __init__(self, tools: Iterable[Tool[..., Any]], *, blobs: Blobs, places: Places, options: ToolOptions) -> None:
         """Args: tools: with the engine's own among them; their names differ."""
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._specs = {name: _spec(tool, options) for name, tool in self._tools.items()}
         self._offered = tuple(self._specs.values())
         self._blobs = blobs
-        self._workers = workers
+        self._places = places
         self._options = options
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -80,12 +75,11 @@ class LocalToolbox:
     async def _call(
         self, tool: Tool[..., Any], spec: ToolSpec, arguments: msgspec.Raw, context: ToolContext
     ) -> tuple[Outcome, CleanText]:
-        run = _Run(tool.routine, workers=self._workers, progress_cap_chars=self._options.progress_cap_chars)
+        run = Run(tool, tool.routine, places=self._places)
         scope = anyio.move_on_after(spec.deadline_s)
         try:
             with scope:
-                value = await run.perform(tool.parameters.decode(arguments), context)
-                return Outcome.SUCCEEDED, rendered(value)
+                return Outcome.SUCCEEDED, await run.performed(arguments, context)
         except anyio.get_cancelled_exc_class():
             if anyio.current_effective_deadline() == -math.inf:
                 raise
@@ -94,12 +88,12 @@ class LocalToolbox:
         except BaseException as exc:  # the edge to a tool's own code, which may raise anything
             if isinstance(exc, BaseExceptionGroup) and anyio.current_effective_deadline() == -math.inf:
                 raise  # a cancellation of the turn's is somewhere in it
-            cause = _cause(exc)
+            cause = cause_of(exc)
             if isinstance(cause, ToolError) or not scope.cancel_called:
-                return _failure(spec.name, cause)
+                return failure(spec, cause)
         finally:
             run.is_over = True
-        return _timed_out(spec, has_begun=run.has_begun)
+        return timed_out(spec, tool.runs, has_begun=run.has_begun, taken=self._places.workers.taken())
 
     async def _ask(
         self,
@@ -109,7 +103,7 @@ class LocalToolbox:
         arguments: msgspec.Raw,
         context: ToolContext,
     ) -> tuple[Outcome, CleanText] | None:
-        run = _Run(probe, workers=self._workers, progress_cap_chars=self._options.progress_cap_chars)
+        run = Run(tool, probe, places=self._places)
         try:
             with anyio.move_on_after(spec.deadline_s):
                 given = tool.parameters.decode(arguments)
@@ -126,8 +120,8 @@ class LocalToolbox:
         except BaseException as exc:  # the edge to a tool's own code, which may raise anything
             if isinstance(exc, BaseExceptionGroup) and anyio.current_effective_deadline() == -math.inf:
                 raise
-            cause = _cause(exc)
-            _log.warning("tool.probe_failed", tool=spec.name, error=type(cause).__name__, where=_where(cause))
+            cause = cause_of(exc)
+            _log.warning("tool.probe_failed", tool=spec.name, error=type(cause).__name__, where=place_of(cause))
             return None
         finally:
             run.is_over = True
@@ -159,43 +153,6 @@ class LocalToolbox:
         return f"<LocalToolbox tools={len(self._tools)}>"
 
 
-class _Run:
-    """One run of a tool or its probe: where it takes place, and what it may still say."""
-
-    __slots__ = ("_cap_chars", "_routine", "_workers", "has_begun", "is_over")
-
-    def __init__(self, routine: Routine, *, workers: Workers, progress_cap_chars: int) -> None:
-        self._routine = routine
-        self._workers = workers
-        self._cap_chars = progress_cap_chars
-        self.has_begun = False
-        self.is_over = False
-
-    async def perform(self, given: dict[str, Any], context: ToolContext) -> Any:
-        routine = self._routine
-        if routine.context_name:
-            given[routine.context_name] = msgspec.structs.replace(context, report=self._heard(context.report))
-        if routine.is_async:
-            self.has_begun = True
-            return await routine.function(**given)
-        return await self._workers.run(functools.partial(routine.function, **given), begun=self._begin)
-
-    def _begin(self) -> None:
-        self.has_begun = True
-
-    def _heard(self, report: Callable[[str], None]) -> Callable[[str], None]:
-        """``report`` for text of any kind, from where the routine runs; silent once the run is over."""
-
-        def hear(text: str) -> None:
-            if not self.is_over:
-                report(clean(str(text)).text[: self._cap_chars])
-
-        if self._routine.is_async:
-            return hear
-        token = anyio.lowlevel.current_token()
-        return lambda text: anyio.from_thread.run_sync(hear, text, token=token)
-
-
 def _spec(tool: Tool[..., Any], options: ToolOptions) -> ToolSpec:
     return ToolSpec(
         name=tool.name,
@@ -206,49 +163,3 @@ def _spec(tool: Tool[..., Any], options: ToolOptions) -> ToolSpec:
         accepts_key=tool.accepts_key,
         has_probe=tool.probe_routine is not None,
     )
-
-
-def _cause(exc: BaseException) -> BaseException:
-    """What a tool raised, out of the groups that its own task groups wrapped around it."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc
-
-
-def _failure(name: str, cause: BaseException) -> tuple[Outcome, CleanText]:
-    if isinstance(cause, ToolRefused):
-        return Outcome.DENIED, clean(_said(cause))
-    if isinstance(cause, ToolError):
-        return Outcome.FAILED, clean(_said(cause))
-    _log.warning("tool.failed", tool=name, error=type(cause).__name__, where=_where(cause))
-    return Outcome.FAILED, clean(f"tool {name!r} failed: {_words(cause)}")
-
-
-def _timed_out(spec: ToolSpec, *, has_begun: bool) -> tuple[Outcome, CleanText]:
-    _log.warning("tool.timed_out", tool=spec.name, deadline_s=spec.deadline_s, has_begun=has_begun)
-    if not has_begun:
-        text = f"tool {spec.name!r} was not started: no thread became free within {spec.deadline_s:g} s"
-        return Outcome.NEVER_STARTED, CleanText(text, 0)
-    fact = str(ToolTimedOut(spec.name, deadline_s=spec.deadline_s))
-    if spec.effect is Effect.READ:
-        return Outcome.FAILED, CleanText(f"{fact}; it only reads, so nothing was changed", 0)
-    return Outcome.UNKNOWN, CleanText(f"{fact}; it may or may not have taken effect, check before repeating it", 0)
-
-
-def _words(cause: BaseException) -> str:
-    """Type and message, whatever the message does when it is asked for."""
-    message = _said(cause)
-    return f"{type(cause).__name__}: {message}" if message else type(cause).__name__
-
-
-def _said(cause: BaseException) -> str:
-    try:
-        return str(cause)
-    except BaseException:  # noqa: BLE001  # the edge to a tool's own code
-        return "its message cannot be read"
-
-
-def _where(cause: BaseException) -> str:
-    """File and line that raised, without anything of the conversation."""
-    frames = traceback.extract_tb(cause.__traceback__, limit=-1)
-    return f"{Path(frames[0].filename).name}:{frames[0].lineno}" if frames else ""

@@ -1,34 +1,42 @@
-"""A few threads for synchronous tools.
+"""Places for synchronous tools in a few threads.
 
 A thread cannot be stopped: a caller that leaves gives up the answer, not the work. Its place stays taken until the work
-ends, so a tool that hangs costs one place and never an unbounded number of threads. The threads are daemons, unlike
-anyio's own, so what hangs does not keep the process from leaving either.
-
-The work sees neither the caller's context variables nor an event loop.
+ends, so a tool that hangs costs one place and never an unbounded number of threads. One tool has a share of the places
+and no more, so that one whose calls all hang leaves some for the others.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any, TypeVar
 
 import anyio
-import anyio.from_thread
-import anyio.lowlevel
+import msgspec
+
+from torpor.threads import Threads
 
 T = TypeVar("T")
+
+
+class WorkersStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """How the threads for tools stand."""
+
+    limit: int
+    busy: int
+    """Those whose call was given up and has not ended included."""
+    given_up: int
+    waiting: int
+    """Calls for which no thread was free."""
 
 
 class _Job:
     """One function on its way through a thread and back."""
 
-    __slots__ = ("_error", "_value", "ended", "function", "token")
+    __slots__ = ("_error", "_value", "ended", "function", "is_given_up")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
-        self.token = anyio.lowlevel.current_token()
         self.ended = anyio.Event()
+        self.is_given_up = False
         self._value: Any = None
         self._error: Exception | None = None
 
@@ -47,49 +55,72 @@ class _Job:
 
 
 class Workers:
-    """At most ``count`` threads, started when first needed, for one event loop."""
+    """At most ``count`` threads, of which one tool has ``per_tool``; for one event loop."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, per_tool: int) -> None:
         self._free = anyio.CapacityLimiter(count)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._threads = 0
-        self._busy = 0
+        self._per_tool = min(count, per_tool)
+        self._shares: dict[str, anyio.CapacityLimiter] = {}
+        self._threads = Threads(count, name="tool worker")
+        self._busy: Counter[str] = Counter()
+        self._given_up = 0
 
-    async def run(self, function: Callable[[], T], *, begun: Callable[[], None]) -> T:
+    async def run(self, function: Callable[[], T], *, tool: str, begun: Callable[[], None]) -> T:
         """Call ``function`` in a thread and return or raise what it does.
 
-        ``begun`` is told, on the loop, once a thread was free for it.
+        ``begun`` is told, on the loop, once a thread was free for it. Those that wait come in the order of their calls.
         Cancellation: before that, nothing was done; after it, ``function`` goes on to its end, unheard.
         """
         job = _Job(function)
-        await self._free.acquire_on_behalf_of(job)
+        await self._admitted(job, tool)
         begun()
-        self._busy += 1
-        if self._busy > self._threads:
-            self._threads += 1
-            Thread(target=self._work, name=f"tool worker {self._threads}", daemon=True).start()
-        self._jobs.put(job)
-        await job.ended.wait()
+        self._busy[tool] += 1
+        self._threads.submit(job.perform, ended=lambda _: self._ended(job, tool))
+        try:
+            await job.ended.wait()
+        except BaseException:
+            if not job.ended.is_set():
+                job.is_given_up = True
+                self._given_up += 1
+            raise
         answer: T = job.answer()
         return answer
 
+    async def _admitted(self, job: _Job, tool: str) -> None:
+        share = self._shares.get(tool)
+        if share is None:
+            share = self._shares[tool] = anyio.CapacityLimiter(self._per_tool)
+        await share.acquire_on_behalf_of(job)
+        try:
+            await self._free.acquire_on_behalf_of(job)
+        except BaseException:
+            share.release_on_behalf_of(job)
+            raise
+
     def close(self) -> None:
         """Let the threads end after what they are doing."""
-        for _ in range(self._threads):
-            self._jobs.put(None)
-        self._threads = 0
+        self._threads.close()
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job.perform()
-            with suppress(RuntimeError):  # the loop is gone, and nobody waits any more
-                anyio.from_thread.run_sync(self._ended, job, token=job.token)
-            del job  # keeps no result alive while waiting for the next
+    def taken(self) -> dict[str, int]:
+        """How many threads each tool has, the most first."""
+        return dict(self._busy.most_common())
 
-    def _ended(self, job: _Job) -> None:
-        self._busy -= 1
+    def statistics(self) -> WorkersStatistics:
+        return WorkersStatistics(
+            limit=int(self._free.total_tokens),
+            busy=self._busy.total(),
+            given_up=self._given_up,
+            waiting=sum(share.statistics().tasks_waiting for share in (self._free, *self._shares.values())),
+        )
+
+    def _ended(self, job: _Job, tool: str) -> None:
+        self._busy[tool] -= 1
+        if not self._busy[tool]:
+            del self._busy[tool]
+        self._given_up -= job.is_given_up
         self._free.release_on_behalf_of(job)
+        self._shares[tool].release_on_behalf_of(job)
         job.ended.set()
 
     def __repr__(self) -> str:
-        return f"<Workers threads={self._threads} busy={self._busy}>"
+        return f"<Workers limit={int(self._free.total_tokens)} busy={self._busy.total()}>"

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.tools import a_context, a_registry, called
 from torpor import NeverHappened, ToolContext, ToolRefused, tool
@@ -131,10 +132,43 @@ async def test_calls_given_up_keep_their_threads_so_that_threads_stay_bounded(ga
             assert (await box.call("write", NOTHING, a_context())).outcome is Outcome.UNKNOWN
         third = await box.call("write", NOTHING, a_context())
         assert third.outcome is Outcome.NEVER_STARTED
-        assert third.text == "tool 'write' was not started: no thread became free within 0.2 s"
-        assert repr(registry) == "<ToolRegistry tools=2 <Workers threads=2 busy=2>>"
+        assert third.text == (
+            "tool 'write' was not started: no thread became free within 0.2 s; nothing was done, call it again later"
+        )
+        assert repr(registry) == "<ToolRegistry tools=2 <Workers limit=2 busy=2> <Processes busy=0 idle=0>>"
+        threads = registry.statistics().threads
+        assert (threads.limit, threads.busy, threads.given_up, threads.waiting) == (2, 2, 2, 0)
         gate.opened.set()
         assert (await box.call("read", NOTHING, a_context())).text == "read"
+
+
+async def test_one_tool_that_hangs_leaves_threads_to_the_others(gate: Gate) -> None:
+    registry = held_by(gate, deadline_s=0.2, worker_threads=4, worker_threads_per_tool=2)
+    box = registry.toolbox()
+    with anyio.fail_after(10):
+        outcomes = [(await box.call("write", NOTHING, a_context())).outcome for _ in range(3)]
+        assert outcomes == [Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.NEVER_STARTED]
+        assert (await box.call("read", NOTHING, a_context())).text == "read"
+
+
+async def test_whoever_runs_the_server_is_told_which_tools_keep_the_threads(gate: Gate) -> None:
+    box = held_by(gate, deadline_s=0.2, worker_threads=1).toolbox()
+    with anyio.fail_after(10), capture_logs() as logs:
+        for _ in range(2):
+            await box.call("write", NOTHING, a_context())
+    (told,) = (log for log in logs if log["event"] == "tool.no_place")
+    assert (told["tool"], told["threads_taken"]) == ("write", {"write": 1})
+
+
+async def test_places_of_calls_given_up_are_free_again_once_the_work_ends(gate: Gate) -> None:
+    registry = held_by(gate, deadline_s=0.2, worker_threads=1)
+    box = registry.toolbox()
+    with anyio.fail_after(10):
+        await box.call("write", NOTHING, a_context())
+        gate.opened.set()
+        assert (await box.call("read", NOTHING, a_context())).text == "read"
+        threads = registry.statistics().threads
+        assert (threads.busy, threads.given_up) == (0, 0)
 
 
 async def test_one_thread_serves_calls_one_after_the_other() -> None:

@@ -6,7 +6,7 @@ import torpor
 from torpor import NeverHappened, ToolContext, tool
 from torpor.errors import ConfigError
 from torpor.records.journal import Effect
-from torpor.toolhost.declare import Tool
+from torpor.toolhost.declare import Runs, Tool
 
 
 @tool
@@ -88,6 +88,7 @@ def test_a_probe_that_asks_for_what_the_tool_does_not_take_is_an_error() -> None
         ({"deadline_s": float("inf")}, "deadline_s is inf"),
         ({"deadline_s": float("nan")}, "deadline_s is nan"),
         ({"result_cap_bytes": 10}, "result_cap_bytes is 10, expected at least 1024 bytes"),
+        ({"runs": "loop"}, "runs is 'loop', expected thread or process"),
     ],
 )
 def test_a_declaration_out_of_bounds_is_an_error(declared: dict[str, Any], expected: str) -> None:
@@ -98,6 +99,26 @@ def test_a_declaration_out_of_bounds_is_an_error(declared: dict[str, Any], expec
     with pytest.raises(ConfigError) as caught:
         tool(**declared)(function)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(("declared", "runs"), [({}, Runs.THREAD), ({"runs": "process"}, Runs.PROCESS)])
+def test_a_plain_function_runs_in_a_thread_or_where_it_says(declared: dict[str, Any], runs: Runs) -> None:
+    @tool(**declared)
+    def compute() -> str:
+        """Compute."""
+        return ""
+
+    assert compute.runs is runs
+
+
+def test_an_async_function_runs_on_the_loop_and_nowhere_else() -> None:
+    assert pay.runs is Runs.LOOP
+    with pytest.raises(ConfigError, match="runs is 'process', expected a plain function, since an async one runs on"):
+
+        @tool(runs="process")
+        async def compute() -> str:
+            """Compute."""
+            return ""
 
 
 def test_a_tool_that_says_nothing_of_itself_is_an_error() -> None:

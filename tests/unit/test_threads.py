@@ -2,7 +2,7 @@
 
 import anyio
 
-from torpor.flags.threads import Threads
+from torpor.threads import Threads
 
 
 def leave() -> None:

@@ -1,0 +1,195 @@
+"""A worker process: runs one tool call after another, for the server that started it and no longer than it.
+
+Started as ``python -m torpor.toolhost.process_worker LIFELINE``, in a session of its own; LIFELINE is the reading end
+of a pipe that nobody writes into. When the server ends, however it ends, the pipe does, and the system kills this
+process and what its tools started, also in the middle of a call that holds the interpreter. Calls come by standard
+input and are answered by standard output; for tools the first is empty and the second is the server's log.
+"""
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from torpor.conversation.text import clean
+from torpor.errors import ToolError, ToolInputInvalid, ToolRefused
+from torpor.records.ids import CallId, ConversationKey
+from torpor.toolhost.contract import ToolContext
+from torpor.toolhost.declare import Tool
+from torpor.toolhost.failures import cause_of, place_of, said_by, words_of
+from torpor.toolhost.modules import declared_tools, load_module
+from torpor.toolhost.process_frames import (
+    LENGTH,
+    Begun,
+    Call,
+    Denied,
+    Failed,
+    FromWorker,
+    Module,
+    NotBegun,
+    Reported,
+    Returned,
+    Setup,
+    ToWorker,
+    framed,
+)
+from torpor.toolhost.results import rendered
+
+NICENESS: Final = 5
+"""The server, which answers everybody, goes before."""
+_OOM_SCORE: Final = "500"
+"""Where memory runs out, the system ends this process and not the server."""
+
+
+class Worker:
+    """Answers the frames of one server."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._writing = threading.Lock()
+        self._progress_cap_chars = 0
+        self._tools: dict[tuple[str, str], Tool[..., Any]] = {}
+        self._problems: dict[str, str] = {}
+
+    def take(self, frame: ToWorker) -> None:
+        match frame:
+            case Setup():
+                self._set_up(frame)
+            case Module():
+                self._load(Path(frame.path), source=frame.source)
+            case Call():
+                self._answer(self._outcome(frame))
+
+    def _set_up(self, setup: Setup) -> None:
+        sys.path[:] = setup.import_paths
+        self._progress_cap_chars = setup.progress_cap_chars
+        if setup.memory_bytes:
+            resource.setrlimit(resource.RLIMIT_AS, (setup.memory_bytes, setup.memory_bytes))
+
+    def _load(self, path: Path, *, source: bytes) -> None:
+        try:
+            module = load_module(path, source=source)
+        except BaseException as exc:  # noqa: BLE001  # the edge to a tool author's code
+            self._problems[str(path)] = f"{path.name} does not load in a process of its own: {words_of(exc)}"
+            return
+        self._tools.update({(str(path), tool.name): tool for tool in declared_tools(module)})
+
+    def _outcome(self, call: Call) -> FromWorker:
+        tool = self._tools.get((call.path, call.tool))
+        if tool is None:
+            why = self._problems.get(call.path, f"{Path(call.path).name} declares it no more")
+            return NotBegun(text=f"tool {call.tool!r} was not started: {why}")
+        try:
+            given = tool.parameters.decode(call.arguments)
+        except ToolInputInvalid as exc:
+            return NotBegun(text=str(exc))
+        with self._context(call) as context:
+            if tool.routine.context_name:
+                given[tool.routine.context_name] = context
+            self._answer(Begun())
+            return _run(tool, given)
+
+    @contextlib.contextmanager
+    def _context(self, call: Call) -> Iterator[ToolContext]:
+        """What the tool knows of its caller; what it reports after its end is not heard."""
+        is_over = threading.Event()
+
+        def report(text: str) -> None:
+            if not is_over.is_set():
+                self._answer(Reported(text=clean(str(text)).text[: self._progress_cap_chars]))
+
+        try:
+            yield ToolContext(
+                key=ConversationKey(call.tenant, call.owner, call.conversation),
+                principal=call.principal,
+                turn=call.turn,
+                call_id=CallId(call.call_id),
+                idempotency_key=call.idempotency_key,
+                report=report,
+            )
+        finally:
+            is_over.set()
+
+    def _answer(self, frame: FromWorker) -> None:
+        try:
+            encoded = framed(frame)
+        except ValueError as exc:
+            encoded = framed(Failed(text=f"it ran to its end, but its result cannot be handed over: {exc}"))
+        with self._writing:
+            self._answers.write(encoded)
+            self._answers.flush()
+
+
+def _run(tool: Tool[..., Any], given: dict[str, Any]) -> FromWorker:
+    try:
+        said = rendered(tool.function(**given))
+    except BaseException as exc:  # noqa: BLE001  # the edge to a tool's own code, which may raise anything
+        cause = cause_of(exc)
+        said = clean(said_by(cause))
+        if isinstance(cause, ToolRefused):
+            return Denied(text=said.text)
+        if isinstance(cause, ToolError):
+            return Failed(text=said.text)
+        return Failed(text=clean(words_of(cause)).text, error=type(cause).__name__, where=place_of(cause))
+    return Returned(text=said.text, replaced=said.replaced)
+
+
+def _standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Those of the server, put where no tool reads or prints by accident."""
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return calls, answers
+
+
+def _hold_on_to(lifeline: int) -> None:
+    """End, with the whole process group, when the server does."""
+    # Where the system sends this signal at the end of a pipe, it needs no turn of the interpreter.
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def _stand_back() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the server decides what ends
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+
+
+def _frames(calls: BinaryIO) -> Iterator[ToWorker]:
+    decoder = msgspec.json.Decoder(ToWorker)
+    while len(head := calls.read(LENGTH.size)) == LENGTH.size:
+        yield decoder.decode(calls.read(*LENGTH.unpack(head)))
+
+
+def main() -> None:
+    """Serve until the server closes standard input."""
+    calls, answers = _standard_streams()
+    _hold_on_to(int(sys.argv[1]))
+    _stand_back()
+    worker = Worker(answers)
+    for frame in _frames(calls):
+        worker.take(frame)
+    os._exit(0)  # threads that a tool left behind are not waited for
+
+
+if __name__ == "__main__":
+    main()
