@@ -29,6 +29,7 @@ from torpor.supervisor.registry import Supervisor
 from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
+from torpor.turn.places import FairPlaces
 
 HIBERNATE_S: Final = 30.0
 _MODEL_CALLS_MAX: Final = 10_000
@@ -121,7 +122,7 @@ async def running_engine(
             clock=SystemClock(),
             ids=RandomIds(),
             agents=Agents((agent,)),
-            limiter=anyio.CapacityLimiter(_MODEL_CALLS_MAX),
+            places=FairPlaces(_MODEL_CALLS_MAX, monotonic_s=SystemClock().monotonic_s),
             steps=StepOptions(),
             turn=TurnOptions(model_calls_max=_MODEL_CALLS_MAX),
             actor=ActorOptions(),

@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, Self
 
-import anyio
 import msgspec
 
 from bench.followups.spoken import Spoken
+from torpor.clock import SystemClock
 from torpor.conversation.budget import Profile, tokens_of_bytes
 from torpor.conversation.fold import fold
 from torpor.conversation.folding import folded, plan_of
@@ -23,9 +23,13 @@ from torpor.conversation.summary import Carried, CompactionOptions
 from torpor.conversation.view import View
 from torpor.model.contract import Model
 from torpor.records.blocks import Block
+from torpor.records.ids import ConversationKey
 from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord, ModelRequested
 from torpor.records.summary import Summary
 from torpor.turn.fold_history import HistoryFold, Spent, Summariser, SummariserOptions
+from torpor.turn.places import FairPlaces
+
+_NOBODY: Final = ConversationKey("bench", "nobody", "followups")
 
 SUMMARISER_WINDOW: Final = 8_000
 """Tokens."""
@@ -173,7 +177,7 @@ class SummariseEverything:
             fold_ = HistoryFold(
                 self._summariser,
                 options=self._limits.options,
-                limiter=anyio.CapacityLimiter(1),
+                places=FairPlaces(1, monotonic_s=SystemClock().monotonic_s).of(_NOBODY),
                 skills=frozenset(),
                 spent=Spent(),
             )

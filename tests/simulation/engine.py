@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import anyio
-
 from tests.simulation.asides import COMPACTION, live_model_of, summariser_of
 from tests.simulation.faults import Fault
 from tests.simulation.jobs import live_options_of, runner_of, serve_live_contexts
@@ -28,6 +26,7 @@ from torpor.supervisor.registry import Supervisor
 from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
+from torpor.turn.places import FairPlaces
 
 _MODEL: Final = {"kind": "sim", "fallback": "other"}
 _HEADROOM: Final = 0.1
@@ -41,15 +40,16 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
     async with medium.open(life) as store:
         bus = SimBus(LocalBus(), life)
         agent = _agent(life, medium=medium, ledger=ledger, switches=switches)
-        limiter = anyio.CapacityLimiter(2)
+        clock = SimClock(life)
+        places = FairPlaces(2, monotonic_s=clock.monotonic_s)
         runner = runner_of(life, medium.job_store)
         parts = ActorParts(
             store=store,  # type: ignore[arg-type]  # stands for one, method by method
             bus=bus,
-            clock=SimClock(life),
+            clock=clock,
             ids=SimIds(life.world.rng.getrandbits(32)),
             agents=Agents((agent,)),
-            limiter=limiter,
+            places=places,
             steps=StepOptions(step_limit=plan.step_limit),
             retry=RetryOptions(retries_max=plan.retries_max, base_s=0.2, pause_max_s=2.0),
             surroundings=surroundings_of(life, switches),
@@ -78,7 +78,7 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             model=agent.live,
             store=store,
             supervisor=supervisor,
-            limiter=limiter,
+            places=places,
             options=live_options_of(life),
         )
         yield Engine(supervisor, runner=runner, store=store, bus=bus)

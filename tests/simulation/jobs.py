@@ -17,6 +17,7 @@ from torpor.store.contract import Store
 from torpor.store.job_contract import JobStore, StoredJob
 from torpor.supervisor.registry import Supervisor
 from torpor.turn.live_context import JOB_KIND, LiveContextJobs, LiveModel
+from torpor.turn.places import FairPlaces
 
 ATTEMPTS_MAX = 3
 
@@ -90,7 +91,7 @@ def serve_live_contexts(
     model: LiveModel,
     store: SimStore,
     supervisor: Supervisor,
-    limiter: anyio.CapacityLimiter,
+    places: FairPlaces,
     options: LiveContextOptions,
 ) -> None:
     """Have the runner make live contexts."""
@@ -98,7 +99,7 @@ def serve_live_contexts(
         {"clerk": model},
         store=cast("Store", store),
         tell=supervisor.deliver,
-        limiter=limiter,
+        places=places,
         options=options,
         attempts_max=ATTEMPTS_MAX,
         deadline_s=LIVE_DEADLINE_S,

@@ -41,6 +41,7 @@ from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
 from torpor.turn.live_context import LiveModel
 from torpor.turn.options import TurnOptions
+from torpor.turn.places import FairPlaces
 from torpor.turn.prepare import Surroundings
 
 KEY = ConversationKey("acme", "ann", "c_1")
@@ -325,7 +326,9 @@ async def running_engine(
                     for name in agents
                 )
             ),
-            limiter=anyio.CapacityLimiter(turn.model_calls_max),
+            places=FairPlaces(
+                turn.model_calls_max, per_owner=turn.model_calls_per_owner_max, monotonic_s=clock.monotonic_s
+            ),
             steps=steps or StepOptions(),
             retry=retry,
             turn=turn,

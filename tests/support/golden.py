@@ -19,7 +19,7 @@ import msgspec
 
 from tests.support import rebuild
 from tests.support.clinic_day import PATH, live, opened
-from tests.support.doubles import PlayedModel, calls, reads, says, use
+from tests.support.doubles import PlayedModel, calls, places_of, reads, says, use
 from tests.support.engine import KEY, Engine, running_engine
 from tests.support.histories import told
 from torpor.conversation.budget import Profile
@@ -111,7 +111,7 @@ async def _make_live(engine: Engine, model: LiveModel) -> None:
         {"clerk": model},
         store=engine.store,
         tell=engine.supervisor.deliver,
-        limiter=anyio.CapacityLimiter(1),
+        places=places_of(1),
         options=LiveContextOptions(),
         attempts_max=1,
     )

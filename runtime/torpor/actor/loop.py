@@ -188,7 +188,7 @@ class Actor:
                 agent=parts.agents.get(journal.state.agent),
                 bus=parts.bus,
                 clock=parts.clock,
-                limiter=parts.limiter,
+                places=parts.places.of(self.key),
                 steps=parts.steps,
                 retry=parts.retry,
                 calibration=parts.calibration,

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-import anyio
 import msgspec
 
+from torpor.actor.creations import Creations
 from torpor.actor.options import ActorOptions
 from torpor.bus.contract import Bus
 from torpor.clock import Clock, IdSource
@@ -16,6 +16,7 @@ from torpor.turn.agents import Agents
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import UNOBSERVED, Observer
 from torpor.turn.options import TurnOptions
+from torpor.turn.places import FairPlaces
 from torpor.turn.prepare import Surroundings
 
 
@@ -27,7 +28,7 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     ids: IdSource
     agents: Agents
-    limiter: anyio.CapacityLimiter
+    places: FairPlaces
     """For concurrent model calls."""
     steps: StepOptions
     retry: RetryOptions = RetryOptions()
@@ -36,6 +37,7 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     actor: ActorOptions
     surroundings: Surroundings = msgspec.field(default_factory=Surroundings)
     calibration: Calibration = msgspec.field(default_factory=Calibration)
+    creations: Creations = msgspec.field(default_factory=Creations)
     jobs_added: Callable[[], None] = lambda: None
     """Is told when an append with jobs is durable."""
     observer: Observer = UNOBSERVED

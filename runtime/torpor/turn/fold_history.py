@@ -29,6 +29,7 @@ from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
 from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
 from torpor.records.summary import Item, Summary
+from torpor.turn.places import Share
 from torpor.turn.side_model import Unheard, finished_text, side_preamble
 
 TEXT_CHARS: Final = 6_000
@@ -97,7 +98,7 @@ async def replacement(
     *,
     summariser: Summariser | None,
     folding: Folding,
-    limiter: anyio.CapacityLimiter,
+    places: Share,
     skills: AbstractSet[str],
     spent: Spent,
     reads_earlier: bool,
@@ -120,7 +121,7 @@ async def replacement(
         fold = HistoryFold(
             summariser,
             options=options,
-            limiter=limiter,
+            places=places,
             skills=skills,
             spent=spent,
             reads_earlier=reads_earlier,
@@ -149,7 +150,7 @@ class HistoryFold:
         summariser: Summariser,
         *,
         options: CompactionOptions,
-        limiter: anyio.CapacityLimiter,
+        places: Share,
         skills: AbstractSet[str],
         spent: Spent,
         reads_earlier: bool = True,
@@ -159,7 +160,7 @@ class HistoryFold:
         goes.  bytes_per_token: as the host of the agent's model counts."""
         self._summariser = summariser
         self._options = options
-        self._limiter = limiter
+        self._places = places
         self._skills = skills
         self._spent = spent
         self._reads_earlier = reads_earlier
@@ -244,7 +245,7 @@ class HistoryFold:
         """Raises: ProviderError, BadSummary."""
         view = View().extended("user", [text_block(question)])
         request = ModelRequest(call=call, preamble=self._summariser.preamble, view=view)
-        async with self._limiter:
+        async with self._places:
             self._spent.calls += 1
             reply = await self._summariser.model.reply(request, Unheard())
         self._spent.usage = _sum(self._spent.usage, reply.usage)

@@ -71,6 +71,7 @@ from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.opening import Opening
 from torpor.turn.options import TurnOptions
 from torpor.turn.permits import Permits
+from torpor.turn.places import Share
 from torpor.turn.prepare import Surroundings
 from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
@@ -90,7 +91,7 @@ class Interpreter:
         agent: Agent | None,
         bus: Bus,
         clock: Clock,
-        limiter: anyio.CapacityLimiter,
+        places: Share,
         steps: StepOptions,
         retry: RetryOptions,
         options: TurnOptions,
@@ -106,6 +107,7 @@ class Interpreter:
         """
         Args:
             pages: of the journal as far as it is durable.
+            places: for model calls.
             land_soon: has another task wait for the commit under way, while this one waits for the model; that task's
                 failure cancels this one.
             recovers: whether a life before this one may have asked the model already and left no record of it.
@@ -126,7 +128,7 @@ class Interpreter:
         self._agent = agent
         self._bus = bus
         self._clock = clock
-        self._limiter = limiter
+        self._places = places
         self._steps = steps
         self._retry = retry
         self._options = options
@@ -284,7 +286,7 @@ class Interpreter:
                 step,
                 summariser=agent.summariser,
                 folding=self._folding(self._journal.state),
-                limiter=self._limiter,
+                places=self._places,
                 skills=skills,
                 spent=spent,
                 reads_earlier=READ_EARLIER in agent.offers.tools_of(offered),
@@ -340,7 +342,7 @@ class Interpreter:
         request = ModelRequest(
             call=call, preamble=state.preamble, view=view, model=turn.model, live=turn.live, lasting=lasting
         )
-        model_call = ModelCall(request, sink=sink, limiter=self._limiter, deadline_s=self._options.model_deadline_s)
+        model_call = ModelCall(request, sink=sink, places=self._places, deadline_s=self._options.model_deadline_s)
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:
             await self._journal.submit()

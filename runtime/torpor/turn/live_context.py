@@ -44,6 +44,7 @@ from torpor.records.journal import (
 )
 from torpor.store.contract import Job, Store
 from torpor.store.job_contract import StoredJob
+from torpor.turn.places import FairPlaces
 from torpor.turn.side_model import Unheard, finished_text, side_preamble
 
 JOB_KIND: Final = "live_context"
@@ -116,7 +117,7 @@ class LiveContextJobs:
         *,
         store: Store,
         tell: Callable[[ConversationKey, Command], Awaitable[object]],
-        limiter: anyio.CapacityLimiter,
+        places: FairPlaces,
         options: LiveContextOptions,
         attempts_max: int,
         deadline_s: float = DEADLINE_S,
@@ -131,7 +132,7 @@ class LiveContextJobs:
         self._models = models
         self._store = store
         self._tell = tell
-        self._limiter = limiter
+        self._places = places
         self._options = options
         self._attempts_max = attempts_max
         self._deadline_s = deadline_s
@@ -192,7 +193,7 @@ class LiveContextJobs:
         view = View().extended("user", [text_block("\n".join(said))])
         request = ModelRequest(call=payload.order, preamble=model.preamble, view=view)
         with anyio.move_on_after(self._deadline_s) as limit:
-            async with self._limiter:
+            async with self._places.of(job.key):
                 reply = await model.model.reply(request, Unheard())
         if limit.cancelled_caught:
             raise ModelTimedOut(f"no live context within {self._deadline_s:g} s")

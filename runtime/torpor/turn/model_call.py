@@ -15,6 +15,7 @@ from torpor.errors import ModelTimedOut, ProviderError
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.events import Delta
+from torpor.turn.places import Share
 from torpor.turn.storable import THOUGHTS, is_blank, is_unsigned, storable
 
 
@@ -90,25 +91,18 @@ class ReplySoFar:
 class ModelCall:
     """Performs one call; a turn's cancellation cancels it from outside."""
 
-    def __init__(
-        self, request: ModelRequest, *, sink: ReplySoFar, limiter: anyio.CapacityLimiter, deadline_s: float
-    ) -> None:
+    def __init__(self, request: ModelRequest, *, sink: ReplySoFar, places: Share, deadline_s: float) -> None:
         self._request = request
         self._sink = sink
-        self._limiter = limiter
+        self._places = places
         self._deadline_s = deadline_s
 
     async def answer(self, model: Model) -> ModelReply | ProviderError:
         """Wait for a free place and ask; the host's faults come back as values."""
-        try:
-            self._limiter.acquire_on_behalf_of_nowait(self)  # a place that is free costs no pass of the event loop
-        except anyio.WouldBlock:
-            await self._limiter.acquire_on_behalf_of(self)
-        try:
-            with anyio.move_on_after(self._deadline_s):
-                return storable(await model.reply(self._request, self._sink), call=self._request.call)
-            return ModelTimedOut(f"no complete reply within {self._deadline_s:g} s")
-        except ProviderError as exc:
-            return exc
-        finally:
-            self._limiter.release_on_behalf_of(self)
+        async with self._places:
+            try:
+                with anyio.move_on_after(self._deadline_s):
+                    return storable(await model.reply(self._request, self._sink), call=self._request.call)
+                return ModelTimedOut(f"no complete reply within {self._deadline_s:g} s")
+            except ProviderError as exc:
+                return exc

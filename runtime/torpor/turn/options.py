@@ -2,7 +2,7 @@
 
 import msgspec
 
-from torpor.records.bounds import Count, Pause, Seconds
+from torpor.records.bounds import Amount, Count, Pause, Seconds
 
 
 class TurnOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -10,6 +10,8 @@ class TurnOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     model_calls_max: Count = 8
     """Model calls under way at once in this process; others wait their turn."""
+    model_calls_per_owner_max: Amount = 0
+    """Of these, one owner's at once; 0 for as many as there are. Owners take turns either way."""
     model_deadline_s: Seconds = 600.0
     """One model call, from asking to the complete reply."""
     lookback_deadline_s: Seconds = 5.0

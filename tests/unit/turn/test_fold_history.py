@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.support.doubles import Gate, Play, PlayedModel, calls, fails, replies, says, use, waits
+from tests.support.doubles import Gate, Play, PlayedModel, calls, fails, places_of, replies, says, use, waits
+from tests.support.engine import KEY
 from tests.support.turns_told import called, plain, told
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact
@@ -40,12 +41,11 @@ async def fold(
     window_tokens: int = 8_000,
 ) -> tuple[ContextReplaced | CompactionFailed, PlayedModel]:
     asked, model = summariser(plays, window_tokens=window_tokens)
-    limiter = anyio.CapacityLimiter(1)
+    places = places_of(1)
     with anyio.fail_after(10):
-        record = await HistoryFold(asked, options=options, limiter=limiter, skills=frozenset(), spent=Spent()).record(
-            state, STEP
-        )
-    assert limiter.borrowed_tokens == 0
+        fold = HistoryFold(asked, options=options, places=places.of(KEY), skills=frozenset(), spent=Spent())
+        record = await fold.record(state, STEP)
+    assert places.statistics().taken == 0
     assert model.refused == []
     return record, model
 
@@ -68,8 +68,9 @@ def replaced(record: ContextReplaced | CompactionFailed) -> ContextReplaced:
 
 async def test_the_summariser_is_asked_by_its_own_prompt_and_without_tools() -> None:
     asked, model = summariser([GOOD], prompt="Be short.", max_tokens=99)
-    limiter = anyio.CapacityLimiter(1)
-    await HistoryFold(asked, options=OPTIONS, limiter=limiter, skills=frozenset(), spent=Spent()).record(STATE, STEP)
+    places = places_of(1)
+    fold = HistoryFold(asked, options=OPTIONS, places=places.of(KEY), skills=frozenset(), spent=Spent())
+    await fold.record(STATE, STEP)
     (request,) = model.requests
     assert (request["model"], request["max_tokens"]) == ("small", 99)
     assert request["system"] == [{"type": "text", "text": "Be short."}]
@@ -219,7 +220,7 @@ async def test_what_it_reads_leaves_room_for_what_is_known_so_far_and_for_its_an
     )
     answer = says(json.dumps({"facts": known.facts}))
     asked, model = summariser([answer] * 60, window_tokens=5_000, max_tokens=500)
-    fold = HistoryFold(asked, options=OPTIONS, limiter=anyio.CapacityLimiter(1), skills=frozenset(), spent=Spent())
+    fold = HistoryFold(asked, options=OPTIONS, places=places_of(1).of(KEY), skills=frozenset(), spent=Spent())
     made = replaced(await fold.record(state, STEP))
     assert made.calls == len(model.requests) > 3
     sizes = [len(json.dumps(request)) / 4 for request in model.requests]
@@ -237,14 +238,14 @@ async def test_a_summary_has_a_deadline_for_all_its_calls() -> None:
     assert (failed(record).code, failed(record).detail) == ("deadline", "no summary within 0.01 s")
 
 
-async def test_the_deadline_counts_while_other_calls_hold_the_limiter() -> None:
+async def test_the_deadline_counts_while_other_calls_hold_all_places() -> None:
     asked, model = summariser([GOOD])
-    limiter = anyio.CapacityLimiter(1)
+    places = places_of(1)
     options = CompactionOptions(deadline_s=0.01)
-    async with limiter, anyio.create_task_group() as tasks:  # another borrower than this task
+    async with places.of(KEY), anyio.create_task_group() as tasks:  # another borrower than this task
 
         async def other() -> None:
-            fold = HistoryFold(asked, options=options, limiter=limiter, skills=frozenset(), spent=Spent())
+            fold = HistoryFold(asked, options=options, places=places.of(KEY), skills=frozenset(), spent=Spent())
             assert failed(await fold.record(STATE, STEP)).code == "deadline"
 
         tasks.start_soon(other)
@@ -254,10 +255,10 @@ async def test_the_deadline_counts_while_other_calls_hold_the_limiter() -> None:
 async def test_a_cancel_leaves_nothing_behind() -> None:
     gate, done = Gate(), list[object]()
     asked, _ = summariser([waits(gate, GOOD)])
-    limiter = anyio.CapacityLimiter(1)
+    places = places_of(1)
 
     async def attempt() -> None:
-        fold = HistoryFold(asked, options=OPTIONS, limiter=limiter, skills=frozenset(), spent=Spent())
+        fold = HistoryFold(asked, options=OPTIONS, places=places.of(KEY), skills=frozenset(), spent=Spent())
         done.append(await fold.record(STATE, STEP))
 
     with anyio.fail_after(5):
@@ -266,4 +267,4 @@ async def test_a_cancel_leaves_nothing_behind() -> None:
             await gate.reached.wait()
             tasks.cancel_scope.cancel()
     assert done == []
-    assert limiter.borrowed_tokens == 0
+    assert places.statistics().taken == 0

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from tests.support.doubles import Gate, ManualClock, Play, PlayedModel, fails, says, waits
+from tests.support.doubles import Gate, ManualClock, Play, PlayedModel, fails, places_of, says, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.conversation.live_context import LiveContextOptions
 from torpor.errors import Busy, JobFailed, JobImpossible, KeyRefused, ProviderUnavailable, StoreUnavailable
@@ -69,7 +69,7 @@ def handler_of(
         {"clerk": model},
         store=engine.store,
         tell=tell or engine.supervisor.deliver,
-        limiter=anyio.CapacityLimiter(1),
+        places=places_of(1),
         options=options,
         attempts_max=ATTEMPTS_MAX,
         deadline_s=deadline_s,

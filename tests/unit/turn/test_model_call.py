@@ -3,31 +3,30 @@
 import anyio
 import pytest
 
-from tests.support.doubles import Crash, Gate, Play, PlayedModel, fails, replies, says, waits
+from tests.support.doubles import Crash, Gate, Play, PlayedModel, fails, places_of, replies, says, waits
+from tests.support.engine import KEY
 from torpor.conversation.view import View, preamble_of
 from torpor.errors import ModelTimedOut, ProviderError, ProviderUnavailable, RequestInvalid
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import canonical, text_block
 from torpor.records.events import Delta
 from torpor.turn.model_call import ModelCall, ReplySoFar
+from torpor.turn.places import FairPlaces
 
 DEADLINE_S = 10
 
 
-def a_call(
-    *, limiter: anyio.CapacityLimiter | None = None, deadline_s: float = DEADLINE_S
-) -> tuple[ModelCall, ReplySoFar]:
+def a_call(*, places: FairPlaces | None = None, deadline_s: float = DEADLINE_S) -> tuple[ModelCall, ReplySoFar]:
     sink = ReplySoFar("1-1-1", publish=lambda delta: None)
     preamble = preamble_of(
         {"model": "m", "max_tokens": 1, "tools": [{"name": "pay", "input_schema": {"type": "object"}}]}
     )
     request = ModelRequest(call="1-1-1", preamble=preamble, view=View().extended("user", [text_block("hi")]))
-    limiter = limiter or anyio.CapacityLimiter(1)
-    return ModelCall(request, sink=sink, limiter=limiter, deadline_s=deadline_s), sink
+    return ModelCall(request, sink=sink, places=(places or places_of(1)).of(KEY), deadline_s=deadline_s), sink
 
 
-async def answer(play: Play, *, limiter: anyio.CapacityLimiter | None = None) -> ModelReply | ProviderError:
-    call, _ = a_call(limiter=limiter)
+async def answer(play: Play, *, places: FairPlaces | None = None) -> ModelReply | ProviderError:
+    call, _ = a_call(places=places)
     return await call.answer(PlayedModel([play]))
 
 
@@ -48,10 +47,10 @@ async def test_a_fault_of_the_host_comes_back_as_a_value_and_what_it_said_is_kep
 
 @pytest.mark.parametrize("bug", [Crash("bug"), TimeoutError("of the adapter's own making")])
 async def test_a_bug_of_the_adapter_is_not_a_fault_of_the_host(bug: Exception) -> None:
-    limiter = anyio.CapacityLimiter(1)
+    places = places_of(1)
     with pytest.raises(type(bug)):
-        await answer(fails(bug), limiter=limiter)
-    assert limiter.borrowed_tokens == 0
+        await answer(fails(bug), places=places)
+    assert places.statistics().taken == 0
 
 
 async def test_a_reply_that_does_not_come_in_time_is_a_fault_of_the_host() -> None:
@@ -63,11 +62,11 @@ async def test_a_reply_that_does_not_come_in_time_is_a_fault_of_the_host() -> No
 
 
 async def test_calls_wait_for_a_free_place_and_the_wait_does_not_count_against_the_deadline() -> None:
-    limiter, gate = anyio.CapacityLimiter(1), Gate()
+    places, gate = places_of(1), Gate()
     answers: list[ModelReply | ProviderError] = []
 
     async def ask(play: Play) -> None:
-        answers.append(await answer(play, limiter=limiter))
+        answers.append(await answer(play, places=places))
 
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
@@ -75,7 +74,7 @@ async def test_calls_wait_for_a_free_place_and_the_wait_does_not_count_against_t
             await gate.reached.wait()
             tasks.start_soon(ask, says("two"))
             await anyio.wait_all_tasks_blocked()
-            assert limiter.statistics().tasks_waiting == 1
+            assert places.statistics().waiting == 1
             gate.opened.set()
     assert [reply.blocks for reply in answers if isinstance(reply, ModelReply)] == [
         (text_block("one"),),
@@ -84,16 +83,16 @@ async def test_calls_wait_for_a_free_place_and_the_wait_does_not_count_against_t
 
 
 async def test_a_cancelled_call_gives_its_place_back_and_one_that_waits_leaves_the_queue() -> None:
-    limiter, gate = anyio.CapacityLimiter(1), Gate()
+    places, gate = places_of(1), Gate()
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: answer(waits(gate, says("never")), limiter=limiter))
+            tasks.start_soon(lambda: answer(waits(gate, says("never")), places=places))
             await gate.reached.wait()
-            tasks.start_soon(lambda: answer(says("never"), limiter=limiter))
+            tasks.start_soon(lambda: answer(says("never"), places=places))
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
-    statistics = limiter.statistics()
-    assert (statistics.borrowed_tokens, statistics.tasks_waiting) == (0, 0)
+    statistics = places.statistics()
+    assert (statistics.taken, statistics.waiting) == (0, 0)
 
 
 def test_offsets_count_characters_as_people_do_not_bytes() -> None:
