@@ -97,6 +97,8 @@ class World:
         self.jobs = FiledJobs()
         self.journals: dict[ConversationKey, list[JournalRecord]] = defaultdict(list)
         self.live: dict[ConversationKey, LiveStatus] = {}
+        self.at_us = 1_780_000_000_000_000
+        """When what is committed happens: at the start of a ``ManualClock``."""
         self.due: set[ConversationKey] = set()
         self.quarantined: dict[ConversationKey, str] = {}
         self.posted: list[tuple[ConversationKey, Command]] = []
@@ -126,7 +128,7 @@ class World:
         for record in records:
             is_public = isinstance(record, PUBLIC_RECORDS)
             event = self.head(key) + 1 if is_public else 0
-            numbered.append(msgspec.structs.replace(record, seq=len(journal) + 1, event=event, at_us=1_000))
+            numbered.append(msgspec.structs.replace(record, seq=len(journal) + 1, event=event, at_us=self.at_us))
             journal.append(numbered[-1])
         if publish:
             self.publish(key, *numbered)

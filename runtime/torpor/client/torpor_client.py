@@ -25,9 +25,11 @@ from torpor.records.commands import Receipt
 from torpor.records.context import WorkingContext
 from torpor.records.frames import (
     Accepted,
+    Archive,
     Cancel,
     ClientFrame,
     CountJobs,
+    Create,
     Cursor,
     Done,
     DropJob,
@@ -36,10 +38,12 @@ from torpor.records.frames import (
     ListConversations,
     ListJobs,
     Refresh,
+    Rename,
     Result,
     RetryJob,
     Send,
     ThawConversation,
+    Unarchive,
     UpdateContext,
     Welcome,
 )
@@ -226,13 +230,38 @@ class TorporClient:
         self._connection.wake()
         return watch
 
-    async def list(self) -> tuple[Row, ...]:
-        """One's own conversations, or everybody's to an operator, in order of their paths."""
+    async def create(self, conversation: str, *, agent: str = "", title: str = "") -> None:
+        """Begin a conversation without a message, for ``agent`` or the home's default one.
+
+        Returns once it is durable. Again for the same id and agent, it changes nothing.
+
+        Raises: RequestRefused: ``conversation_exists``, ``unknown_agent``, ``too_many_conversations``.
+        """
+        frame = Create(ref=self._ids.new_id(), conversation=conversation, agent=agent, title=title)
+        await self._ask(frame, Done)
+
+    async def rename(self, conversation: str, title: str) -> None:
+        """Give it another title, or none, and return once it is durable."""
+        await self._ask(Rename(ref=self._ids.new_id(), conversation=conversation, title=title), Done)
+
+    async def archive(self, conversation: str) -> None:
+        """Have lists leave it out unless asked; a message brings it back."""
+        await self._ask(Archive(ref=self._ids.new_id(), conversation=conversation), Done)
+
+    async def unarchive(self, conversation: str) -> None:
+        """Have lists show it again."""
+        await self._ask(Unarchive(ref=self._ids.new_id(), conversation=conversation), Done)
+
+    async def list(self, *, archived: bool = False) -> tuple[Row, ...]:
+        """One's own conversations, or everybody's to an operator, in order of their paths.
+
+        Args: archived: whether archived ones are wanted too.
+        """
         rows: list[Row] = []
         more = True
         while more:
             after = rows[-1]["path"] if rows else ""
-            result = await self._ask(ListConversations(ref=self._ids.new_id(), after=after), Result)
+            result = await self._ask(ListConversations(ref=self._ids.new_id(), after=after, archived=archived), Result)
             rows.extend(result.rows)
             more = result.more and bool(result.rows)
         return tuple(rows)

@@ -10,7 +10,7 @@ from torpor.errors import BadFrame, EmptyMessage, NothingToCancel, UnknownConver
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.options import GatewayOptions
-from torpor.gateway.rows import fitting, listing_row
+from torpor.gateway.rows import event_row, fitting, listing_row
 from torpor.gateway.wire import key_named
 from torpor.records.commands import CancelTurn, Receipt, Refreshed, RefreshLiveContext, SendMessage
 from torpor.records.commands import UpdateContext as TellContext
@@ -20,6 +20,7 @@ from torpor.records.frames import (
     Cancel,
     Done,
     ListConversations,
+    ReadHistory,
     Refresh,
     Result,
     Send,
@@ -114,6 +115,24 @@ async def _cancelled(desk: Desk, frame: Cancel, key: ConversationKey, reply: Rep
     return Done(ref=frame.ref)
 
 
+def history(desk: Desk, frame: ReadHistory, by: Principal) -> None:
+    """The events before a number, as many of the latest of them as fit."""
+    key = key_named(frame.conversation, by=by)
+    limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
+
+    async def rows() -> ServerFrame:
+        if (row := await desk.ports.journals.describe(key)) is None:
+            raise UnknownConversation(frame.conversation)
+        last = row.head.event if frame.before <= 0 else min(frame.before - 1, row.head.event)
+        first = max(last - limit, 0)
+        records = await desk.ports.journals.events_after(key, event=first, limit=last - first) if last else ()
+        events = map(event_row, reversed(records))
+        found = fitting(events, size_bytes=desk.options.result_bytes_max)
+        return Result(ref=frame.ref, rows=tuple(reversed(found)), more=len(found) < last)
+
+    desk.request(frame, rows)
+
+
 def list_conversations(desk: Desk, frame: ListConversations, by: Principal) -> None:
     everybody = by.may(Scope.OPERATOR)
     after = key_named(frame.after, by=by) if frame.after else None
@@ -125,6 +144,7 @@ def list_conversations(desk: Desk, frame: ListConversations, by: Principal) -> N
             owner=None if everybody else by.owner,
             limit=limit + 1,
             after=after,
+            with_archived=frame.archived,
         )
         found = fitting(map(listing_row, listings[:limit]), size_bytes=desk.options.result_bytes_max)
         return Result(ref=frame.ref, rows=found, more=len(found) < len(listings))

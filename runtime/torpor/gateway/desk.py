@@ -89,6 +89,7 @@ class Desk:
             ports=self.ports,
             outbox=self.outbox,
             spawn=self._spawn,
+            clock=self._clock,
             options=self.options,
         )
         self._subscriptions[key] = subscription

@@ -35,6 +35,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Of a message's text in UTF-8; a longer one is refused."""
     context_bytes_max: Count = 65_536
     """Of a working context as JSON; a longer one is refused. How much of it a model sees is another matter."""
+    conversations_per_owner_max: Count = 10_000
+    """Conversations that one owner may have, archived ones included; one more is refused."""
     subscriptions_max: Count = 64
     """Conversations watched at once."""
     requests_max: Count = 64
@@ -76,6 +78,10 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A conversation that nobody used for longer is looked after when somebody opens it; see ``[live_context]``."""
     replay_page: Count = 128
     """Records read from a journal at once."""
+    replay_events_max: Amount = 10_000
+    """Events that a cursor may be behind and still be continued; behind more of them it is answered by ``reload``."""
+    replay_age_max_s: Seconds = 2_592_000.0
+    """The oldest event that is replayed; a cursor before an older one is answered by ``reload``."""
     reload_events_max: Amount = 200
     """The latest events that come with ``reload``."""
     reload_bytes_max: Count = 524_288

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from torpor.conversation.publish import event_of
 from torpor.gateway.status import run_status
 from torpor.records.journal import JournalRecord
 from torpor.store.job_contract import StoredJob
@@ -24,7 +25,9 @@ def listing_row(listing: Listing) -> Row:
         "conversation": row.key.conversation,
         "agent": row.agent,
         "title": row.title,
+        "archived": row.is_archived,
         "state": status.state,
+        "failed": row.is_failed,
         "turn": status.turn,
         "waiting": status.waiting,
         "actor": listing.live.state if listing.live else "hibernated",
@@ -55,6 +58,12 @@ def job_row(job: StoredJob) -> Row:
 def record_row(record: JournalRecord) -> Row:
     """A record as it stands in the journal."""
     row: Row = msgspec.json.decode(msgspec.json.encode(record))
+    return row
+
+
+def event_row(record: JournalRecord) -> Row:
+    """A public record as the event that clients are shown."""
+    row: Row = msgspec.json.decode(msgspec.json.encode(event_of(record)))
     return row
 
 

@@ -10,24 +10,29 @@ from typing import Any, Final
 import msgspec
 
 from torpor.errors import NotPermitted
-from torpor.gateway import chat_frames, operator_frames
+from torpor.gateway import chat_frames, operator_frames, own_frames
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk, tag
 from torpor.records.frames import (
     Ack,
+    Archive,
     Cancel,
     ClientFrame,
     CountJobs,
+    Create,
     DropJob,
     HibernateConversation,
     InspectConversation,
     ListConversations,
     ListJobs,
+    ReadHistory,
     Refresh,
+    Rename,
     RetryJob,
     Send,
     Subscribe,
     ThawConversation,
+    Unarchive,
     Unsubscribe,
     UpdateContext,
 )
@@ -45,9 +50,14 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     Unsubscribe: Rule(Scope.CHAT, Desk.unsubscribe),
     Ack: Rule(Scope.CHAT, Desk.ack),
     Send: Rule(Scope.CHAT, chat_frames.send),
+    Create: Rule(Scope.CHAT, own_frames.create),
+    Rename: Rule(Scope.CHAT, own_frames.rename),
+    Archive: Rule(Scope.CHAT, own_frames.archive),
+    Unarchive: Rule(Scope.CHAT, own_frames.unarchive),
     Refresh: Rule(Scope.CHAT, chat_frames.refresh),
     UpdateContext: Rule(Scope.CHAT, chat_frames.update_context),
     Cancel: Rule(Scope.CHAT, chat_frames.cancel),
+    ReadHistory: Rule(Scope.CHAT, chat_frames.history),
     ListConversations: Rule(Scope.CHAT, chat_frames.list_conversations),
     HibernateConversation: Rule(Scope.OPERATOR, operator_frames.hibernate),
     ThawConversation: Rule(Scope.OPERATOR, operator_frames.thaw),

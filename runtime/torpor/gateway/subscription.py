@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from torpor.bus.contract import Bus
+from torpor.clock import Clock
 from torpor.conversation.publish import event_of
 from torpor.errors import IllegalTransition, InvariantBroken, JournalCorrupt, Quarantined, StoreUnavailable
 from torpor.gateway.options import GatewayOptions
@@ -45,6 +46,7 @@ EPOCH: Final = 1
 """The only one until an operator can accept lost records."""
 _ENDS_REPLY: Final = (ModelReplied, TurnCancelled, TurnFailed, TurnFinished)
 _LOOKS_MAX: Final = 3
+_MICROSECONDS: Final = 1_000_000
 _log = structlog.get_logger()
 
 
@@ -96,13 +98,22 @@ class Subscription:
     """See the module docstring. ``name`` is what the client calls the conversation; every frame carries it."""
 
     def __init__(
-        self, key: ConversationKey, *, name: str, ports: Ports, outbox: Outbox, spawn: Spawn, options: GatewayOptions
+        self,
+        key: ConversationKey,
+        *,
+        name: str,
+        ports: Ports,
+        outbox: Outbox,
+        spawn: Spawn,
+        clock: Clock,
+        options: GatewayOptions,
     ) -> None:
         self.key = key
         self.name = name
         self._ports = ports
         self._outbox = outbox
         self._spawn = spawn
+        self._clock = clock
         self._options = options
         self._state = State.CATCHING_UP
         self._reading = anyio.CancelScope()
@@ -157,7 +168,7 @@ class Subscription:
 
     async def _join(self, cursor: Cursor | None) -> None:
         head, status = await self._look()
-        if cursor is not None and cursor.epoch == EPOCH and 0 <= cursor.event <= head:
+        if cursor is not None and await self._is_continued(cursor, head=head):
             answer: Resumed | Reload = Resumed(conversation=self.name, epoch=EPOCH, head=head, status=status)
             self._sent = cursor.event
         else:
@@ -166,6 +177,19 @@ class Subscription:
             self._sent = head
         await self._outbox.send(answer, conversation=self.name)
         await self._catch_up()
+
+    async def _is_continued(self, cursor: Cursor, *, head: int) -> bool:
+        """Whether what follows ``cursor`` is replayed: it is of this life, and neither too much nor too long ago."""
+        if cursor.epoch != EPOCH or not 0 <= cursor.event <= head:
+            return False
+        if head - cursor.event > self._options.replay_events_max:
+            return False
+        try:
+            following = await self._ports.journals.events_after(self.key, event=cursor.event, limit=1)
+        except JournalCorrupt:
+            return True  # the replay reports the journal, after the state has been told
+        age_us = self._clock.now_us() - following[0].at_us if following else 0
+        return age_us <= self._options.replay_age_max_s * _MICROSECONDS
 
     async def _look(self) -> tuple[int, RunStatus]:
         """Head and status as of one moment: read again while something is published during the read."""

@@ -15,15 +15,12 @@ from torpor.gateway.auth import Principal, Scope, is_owner_name
 from torpor.misfits import with_choices
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.frames import (
-    Ack,
     AnyClientFrame,
-    Cancel,
     ClientFrame,
+    Create,
     ErrorFrame,
-    Refresh,
     Send,
     Subscribe,
-    Unsubscribe,
     UpdateContext,
 )
 from torpor.records.ids import CONVERSATION_ID, JOB_ID, ConversationKey
@@ -98,7 +95,7 @@ def _check_names(told: dict[str, Any], *, of: type[msgspec.Struct], place: str) 
 def _decode_lenient(text: str) -> AnyClientFrame:
     try:
         told = json.loads(text)
-        frame = msgspec.convert(told, AnyClientFrame)
+        frame: AnyClientFrame = msgspec.convert(told, AnyClientFrame)
         if isinstance(frame, UpdateContext):
             _check_context(told["context"])
     except ValueError as exc:  # of either library
@@ -106,7 +103,9 @@ def _decode_lenient(text: str) -> AnyClientFrame:
     except RecursionError as exc:
         raise _too_deep() from exc
     frame = msgspec.structs.replace(frame, ref=clean(frame.ref).text)
-    return msgspec.structs.replace(frame, agent=clean(frame.agent).text) if isinstance(frame, Send) else frame
+    if isinstance(frame, Send | Create):
+        return msgspec.structs.replace(frame, agent=clean(frame.agent).text)
+    return frame
 
 
 def _bad(exc: Exception) -> BadFrame:
@@ -177,12 +176,7 @@ def unreadable_frame(text: str, error: ClientError) -> ErrorFrame:
 
 def error_frame(error: ClientError | None, *, of: ClientFrame) -> ErrorFrame:
     """``error`` as the answer to the frame ``of``; None for a fault of ours, of which clients learn nothing more."""
-    conversation = ""
-    match of:
-        case Subscribe():
-            conversation = of.subscription.conversation
-        case Send() | Refresh() | Cancel() | Ack() | Unsubscribe():
-            conversation = of.conversation
+    conversation = of.subscription.conversation if isinstance(of, Subscribe) else getattr(of, "conversation", "")
     return ErrorFrame(
         code=error.code if error else TorporError.code,
         message=str(error) if error else "the server failed, its log says why",

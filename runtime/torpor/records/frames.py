@@ -69,6 +69,34 @@ class Send(ClientFrame, frozen=True, tag="send"):
     """Exchanges from before what the model still sees that are quoted to it, in the turn of this message alone."""
 
 
+class Create(ClientFrame, frozen=True, tag="create"):
+    """Begin a conversation of this id without a message. Answered by ``done`` once it is durable; again for the same id
+    and agent changes nothing."""
+
+    conversation: str
+    agent: str = ""
+    title: str = ""
+
+
+class Rename(ClientFrame, frozen=True, tag="rename"):
+    """Give it another title, or none. Answered by ``done`` once it is durable."""
+
+    conversation: str
+    title: str
+
+
+class Archive(ClientFrame, frozen=True, tag="archive"):
+    """Have lists leave it out. Answered by ``done`` once it is durable; a message brings it back."""
+
+    conversation: str
+
+
+class Unarchive(ClientFrame, frozen=True, tag="unarchive"):
+    """Have lists show it again. Answered by ``done`` once it is durable."""
+
+    conversation: str
+
+
 class UpdateContext(ClientFrame, frozen=True, tag="context.update"):
     """What the user works on now, in place of what was told before. Answered by ``done`` once it is durable; creates
     the conversation when it does not exist yet."""
@@ -97,12 +125,23 @@ class Ack(ClientFrame, frozen=True, tag="ack"):
     event: int
 
 
+class ReadHistory(ClientFrame, frozen=True, tag="history"):
+    """The events before a number, for who scrolls back. Answered by ``result``, oldest first."""
+
+    conversation: str
+    before: int = 0
+    """0 for the latest ones."""
+    limit: int = 100
+
+
 class ListConversations(ClientFrame, frozen=True, tag="list"):
     """One's own conversations; with the operator scope those of everybody. Answered by ``result``."""
 
     limit: int = 200
     after: str = ""
     """Path ``tenant/owner/conversation`` of the last row seen."""
+    archived: bool = False
+    """Whether archived ones are wanted too."""
 
 
 class HibernateConversation(ClientFrame, frozen=True, tag="hibernate"):
@@ -158,10 +197,15 @@ AnyClientFrame: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Send
+    | Create
+    | Rename
+    | Archive
+    | Unarchive
     | UpdateContext
     | Refresh
     | Cancel
     | Ack
+    | ReadHistory
     | ListConversations
     | HibernateConversation
     | ThawConversation

@@ -34,6 +34,7 @@ from torpor.records.frames import (
     InspectConversation,
     ListConversations,
     ListJobs,
+    ReadHistory,
     Refresh,
     Reload,
     Result,
@@ -88,6 +89,7 @@ NAMING: dict[type[ClientFrame], Callable[[str], ClientFrame]] = {
     UpdateContext: lambda name: UpdateContext(ref="r", conversation=name, context=CONTEXT),
     Refresh: lambda name: Refresh(ref="r", conversation=name),
     Cancel: lambda name: Cancel(ref="r", conversation=name),
+    ReadHistory: lambda name: ReadHistory(ref="r", conversation=name),
     Ack: lambda name: Ack(ref="r", conversation=name, event=1),
     ListConversations: lambda name: ListConversations(ref="r", after=name),
     HibernateConversation: lambda name: HibernateConversation(ref="r", path=name),
@@ -175,6 +177,41 @@ async def test_a_frame_is_refused_without_its_scope(frame: type[ClientFrame], wo
     assert answer["code"] == "not_permitted"
     assert RULES[frame].scope in answer["message"]
     assert world.posted == []
+
+
+# Reading back.
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers", "more"),
+    [
+        ({}, list(range(1, 13)), False),
+        ({"limit": 5}, [8, 9, 10, 11, 12], True),
+        ({"limit": 5, "before": 8}, [3, 4, 5, 6, 7], True),
+        ({"limit": 5, "before": 3}, [1, 2], False),
+        ({"before": 1}, [], False),
+        ({"limit": 1, "before": 10**30}, [12], True),
+        ({"limit": -3, "before": -1}, [12], True),
+    ],
+)
+async def test_events_are_read_back_page_by_page(
+    asked: dict[str, int], numbers: list[int], more: bool, world: World, opened: Opened
+) -> None:
+    world.converse(KEY, turns=3)
+    async with opened() as line:
+        line.say(ReadHistory(ref="r", conversation="c1", **asked))
+        result = await line.hear_a(Result)
+    assert [row["event"] for row in result.rows] == numbers
+    assert result.more is more
+
+
+async def test_a_page_of_events_has_a_size(world: World, opened: Opened) -> None:
+    world.converse(KEY, turns=3)
+    async with opened(result_bytes_max=250) as line:
+        line.say(ReadHistory(ref="r", conversation="c1"))
+        result = await line.hear_a(Result)
+    assert [row["event"] for row in result.rows] == [11, 12]
+    assert result.more
 
 
 # Sending.
