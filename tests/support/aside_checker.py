@@ -85,15 +85,24 @@ def flag_faults(journal: Journal) -> Iterator[str]:
     """Flags that are recorded again and again, or that do not say what is offered."""
     pinned: Record = {}
     tools = set[str]()
+    all_pinned, all_tools = dict[str, Record](), dict[str, set[str]]()
     for record in journal.records:
         where = f"{journal.path} record {record['seq']}"
         match record["kind"]:
             case "flags_pinned":
                 if record["digest"] == pinned.get("digest"):
                     yield f"{where}: pins the flags that were pinned"
-                pinned = record
+                pinned = all_pinned[record["digest"]] = record
+            case "flags_returned":
+                if record["digest"] == pinned.get("digest") or record["digest"] not in all_pinned:
+                    yield f"{where}: goes back to flags {record['digest']}, pinned before are {sorted(all_pinned)}"
+                pinned = all_pinned.get(record["digest"], pinned)
             case "preamble_changed":
-                tools = {tool["name"] for tool in record["body"]["tools"]}
+                tools = all_tools[record["digest"]] = {tool["name"] for tool in record["body"]["tools"]}
+            case "preamble_returned":
+                if record["digest"] not in all_tools:
+                    yield f"{where}: goes back to preamble {record['digest']}, which was never stored"
+                tools = all_tools.get(record["digest"], tools)
             case "turn_prepared":
                 decided = {decision["key"]: decision["value"] for decision in pinned.get("decisions", [])}
                 if (FLAGGED_TOOL in tools) is not decided.get(FLAG):

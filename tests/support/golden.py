@@ -76,6 +76,11 @@ async def odd_history() -> bytes:
     return _export(told(random.Random(2026).randbytes(700)).journal)
 
 
+async def to_and_fro() -> bytes:
+    """Likewise; preambles and flags that were there a short while ago are back by their digests."""
+    return _export(told(random.Random(2027).randbytes(500)).journal)
+
+
 async def folded() -> bytes:
     """A summary more than once, and long results that were shortened."""
 
@@ -123,6 +128,7 @@ async def _make_live(engine: Engine, model: LiveModel) -> None:
 MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "clinic-day": clinic_day,
     "odd-history": odd_history,
+    "to-and-fro": to_and_fro,
     "folded": folded,
     "live-context": live_context,
 }

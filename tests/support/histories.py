@@ -15,6 +15,7 @@ import msgspec
 from tests.support.history_folds import COMPACTION, compaction_failed, has_older, reasons, replaced
 from torpor.conversation.compaction import can_shrink
 from torpor.conversation.fold import digest_of, fold, requested_view, version_of
+from torpor.conversation.lately import preamble_record
 from torpor.conversation.live_context import live_block
 from torpor.conversation.number import numbered
 from torpor.conversation.state import PAUSED, CallState, CallStatus, ConversationState, TurnState
@@ -42,6 +43,7 @@ from torpor.records.journal import (
     Effect,
     FlagDecision,
     FlagsPinned,
+    FlagsReturned,
     JournalRecord,
     LateResult,
     LiveContextFailed,
@@ -53,7 +55,6 @@ from torpor.records.journal import (
     ModelReplied,
     ModelRequested,
     Outcome,
-    PreambleChanged,
     SkillLoaded,
     StepKind,
     ToolFinished,
@@ -295,10 +296,12 @@ class Teller:
         is_on = self._pick((True, False))
         if self.state.flags_digest != str(is_on):
             decision = FlagDecision(key="tool.pay", value=is_on)
-            self._add(FlagsPinned(digest=str(is_on), decisions=(decision,)))
+            is_known = str(is_on) in self.state.flags
+            digest = str(is_on)
+            self._add(FlagsReturned(digest=digest) if is_known else FlagsPinned(digest=digest, decisions=(decision,)))
         preamble = self._pick(PREAMBLES)
         if preamble.digest != self.state.preamble.digest:
-            self._add(PreambleChanged(digest=preamble.digest, body=preamble.body))
+            self._add(preamble_record(self.state, preamble))
         signal = tuple(f"<signal {self._number()}>" for _ in range(self._pick((0, 1))))
         turn_only = tuple(f"<turn only {self._number()}>" for _ in range(self._pick((0, 1, 2))))
         self.beside[step.turn] = Beside(signal=signal, turn_only=turn_only)

@@ -15,6 +15,8 @@ ALWAYS_OFFERED = frozenset({"read_result"})
 ENGINE_TOOLS = frozenset({"read_result", "read_earlier", "load_skill", "read_skill_file", "search_skills"})
 ROOM_FOR_SKILLS_TOKENS = 360
 """With less beside the fixed parts, the texts of skills may have to go."""
+_LATELY = 4
+"""So many preambles, and as many flags, the last ones among them, are stored once between them."""
 _HIDDEN = "for nobody's eyes"
 
 
@@ -30,9 +32,13 @@ class _Walk:
         self._case = case
         self._off = frozenset[str]()
         self._pinned: list[Json] = []
+        self._all_pinned: dict[str, list[Json]] = {}
+        """By digest."""
         self._context: Json = {}
         self._version = 0
         self._preamble: Json = {}
+        self._preambles: dict[str, Json] = {}
+        """All that were stored, by digest; used last, last."""
         self._skills: dict[str, tuple[str, list[str]]] = {}
         """Digest and allowed tools of those in the view."""
         self._base_skills: dict[str, tuple[str, list[str]]] = {}
@@ -56,12 +62,36 @@ class _Walk:
     def _flags_pinned(self, record: Json) -> Iterator[Violation]:
         if record["decisions"] == self._pinned:
             yield self._broken("flags_pinned", record, "the same decisions are pinned again")
-        self._pinned = record["decisions"]
-        self._off = frozenset(each["key"] for each in self._pinned if not each["value"])
+        if record["digest"] in list(self._all_pinned)[-_LATELY:]:
+            yield self._broken("stored_again", record, f"flags {record['digest']} were pinned a short while ago")
+        self._pin(record["digest"], record["decisions"])
+
+    def _flags_returned(self, record: Json) -> Iterator[Violation]:
+        before = self._all_pinned.get(record["digest"])
+        if before is None or before == self._pinned:
+            yield self._broken(
+                "flags_pinned", record, f"flags {record['digest']} are no others that were pinned before"
+            )
+        self._pin(record["digest"], before or [])
+
+    def _pin(self, digest: str, decisions: list[Json]) -> None:
+        self._all_pinned.pop(digest, None)
+        self._all_pinned[digest] = self._pinned = decisions
+        self._off = frozenset(each["key"] for each in decisions if not each["value"])
 
     def _preamble_changed(self, record: Json) -> Iterator[Violation]:
-        self._preamble = record["body"]
-        yield from ()
+        if record["digest"] in list(self._preambles)[-_LATELY:]:
+            yield self._broken("stored_again", record, f"preamble {record['digest']} was in use a short while ago")
+        self._use(record["digest"], record["body"])
+
+    def _preamble_returned(self, record: Json) -> Iterator[Violation]:
+        if record["digest"] not in list(self._preambles)[:-1]:
+            yield self._broken("digest", record, f"preamble {record['digest']} is no other that was in use before")
+        self._use(record["digest"], self._preambles.get(record["digest"], self._preamble))
+
+    def _use(self, digest: str, body: Json) -> None:
+        self._preambles.pop(digest, None)
+        self._preambles[digest] = self._preamble = body
 
     def _context_changed(self, record: Json) -> Iterator[Violation]:
         before, self._context = _selection(self._context), record["context"]

@@ -185,6 +185,7 @@ class Story:
         self.folds: list[Fold] = []
         self._view: View = ()
         self._preamble: Json = {}
+        self._preambles: dict[str, Json] = {}
         self._lives: dict[int, Json] = {}
         """Blocks of live contexts by the seq of their record."""
         self._is_measured = True
@@ -237,6 +238,9 @@ class Story:
         pass  # what it means to later turns is judged elsewhere, and so it is with the other two
 
     def _flags_pinned(self, record: Json, seq: int) -> None:
+        pass
+
+    def _flags_returned(self, record: Json, seq: int) -> None:
         pass
 
     def _skill_loaded(self, record: Json, seq: int) -> None:
@@ -304,13 +308,23 @@ class Story:
             turn.folds_begun, turn.fold_failures = 0, turn.fold_failures + 1
 
     def _preamble_changed(self, record: Json, seq: int) -> None:
-        follows_fold = self._before["kind"] == "context_replaced"
-        if self._turn is not None and not follows_fold:
-            self._broken("journal_order", seq, f"the preamble changes in turn {self._turn.number}")
         digest = hashlib.sha256(canonical(record["body"])).hexdigest()
         if digest != record["digest"]:
             self._broken("digest", seq, f"the preamble's digest is {digest}, recorded {record['digest']}")
-        self._preamble = record["body"]
+        self._preambles[record["digest"]] = record["body"]
+        self._preamble_in_use(record, seq)
+
+    def _preamble_returned(self, record: Json, seq: int) -> None:
+        if record["digest"] not in self._preambles:
+            self._broken("digest", seq, f"preamble {record['digest']} was never stored")
+            return
+        self._preamble_in_use(record, seq)
+
+    def _preamble_in_use(self, record: Json, seq: int) -> None:
+        follows_fold = self._before["kind"] == "context_replaced"
+        if self._turn is not None and not follows_fold:
+            self._broken("journal_order", seq, f"the preamble changes in turn {self._turn.number}")
+        self._preamble = self._preambles[record["digest"]]
         if self._turn is not None:
             self._turn.offered |= {tool["name"] for tool in self._preamble.get("tools", ())}
 

@@ -63,6 +63,8 @@ class _Rebuilding:
     def __init__(self) -> None:
         self.waiting: dict[str, list[Json]] = {}
         self.preamble: Json = {}
+        self.preambles: dict[str, Json] = {}
+        """All that were stored so far, by digest."""
         self.view: list[_Said] = []
         self.notes: list[Json] = []
         self.base: list[_Said] = []
@@ -79,7 +81,9 @@ class _Rebuilding:
             case "message_received":
                 self.waiting[record["message_id"]] = record["blocks"]
             case "preamble_changed":
-                self.preamble = record["body"]
+                self.preamble = self.preambles[record["digest"]] = record["body"]
+            case "preamble_returned":
+                self.preamble = self.preambles[record["digest"]]
             case "turn_prepared":
                 self._begin(record)
             case "model_requested":

@@ -158,7 +158,8 @@ class Actor:
         thawed = await thaw(parts.store, self.key)
         state = thawed.state
         if (agent := parts.agents.get(state.agent)) is not None:
-            state = msgspec.structs.replace(state, preamble=agent.interned(state.preamble))
+            used, *before = map(agent.interned, (state.preamble, *state.preambles))
+            state = msgspec.structs.replace(state, preamble=used, preambles=tuple(before))
         if thawed.snapshot is not None:
             self._snapshot = _marks(thawed.snapshot)
         self._journal = Journal(

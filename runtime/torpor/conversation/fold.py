@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from torpor.conversation.lately import remembered, with_flags, with_preamble
 from torpor.conversation.replacing import replaced
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import (
@@ -40,6 +41,7 @@ from torpor.records.journal import (
     ConversationCreated,
     Effect,
     FlagsPinned,
+    FlagsReturned,
     JournalRecord,
     LateResult,
     LiveContextFailed,
@@ -51,6 +53,7 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     PreambleChanged,
+    PreambleReturned,
     Record,
     SkillLoaded,
     StepKind,
@@ -110,7 +113,13 @@ def _received(state: ConversationState, record: MessageReceived) -> Conversation
 
 
 def _preamble_changed(state: ConversationState, record: PreambleChanged) -> ConversationState:
-    return msgspec.structs.replace(state, preamble=Preamble(digest=record.digest, body=record.body))
+    return with_preamble(state, Preamble(digest=record.digest, body=record.body))
+
+
+def _preamble_returned(state: ConversationState, record: PreambleReturned) -> ConversationState:
+    if (preamble := remembered(state, record.digest)) is None:
+        raise BadHistory(f"record {record.seq} returns to preamble {record.digest}, which was not in use lately")
+    return with_preamble(state, preamble)
 
 
 def _context_changed(state: ConversationState, record: ContextChanged) -> ConversationState:
@@ -127,7 +136,13 @@ def version_of(state: ConversationState, context: WorkingContext) -> int:
 
 
 def _flags_pinned(state: ConversationState, record: FlagsPinned) -> ConversationState:
-    return msgspec.structs.replace(state, flags_digest=record.digest)
+    return with_flags(state, record.digest)
+
+
+def _flags_returned(state: ConversationState, record: FlagsReturned) -> ConversationState:
+    if record.digest not in state.flags:
+        raise BadHistory(f"record {record.seq} returns to flags {record.digest}, which were not pinned lately")
+    return with_flags(state, record.digest)
 
 
 def _turn_prepared(state: ConversationState, record: TurnPrepared) -> ConversationState:
@@ -489,7 +504,9 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     MessageReceived: _received,
     ContextChanged: _context_changed,
     FlagsPinned: _flags_pinned,
+    FlagsReturned: _flags_returned,
     PreambleChanged: _preamble_changed,
+    PreambleReturned: _preamble_returned,
     TurnPrepared: _turn_prepared,
     AttemptStarted: _attempt_started,
     ModelRequested: _model_requested,

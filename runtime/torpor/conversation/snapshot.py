@@ -18,7 +18,7 @@ from torpor.records.ids import CallId
 from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 7
+SNAPSHOT_VERSION: Final = 8
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -41,6 +41,7 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_version: int = 0
     context_us: int = 0
     flags_digest: str = ""
+    flags: tuple[str, ...] = ()
     skills: tuple[LoadedSkill, ...] = ()
     live: LiveState = LiveState()
     said: int = 0
@@ -62,15 +63,21 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     measured_bytes: int = 0
 
 
+class _PreambleMark(msgspec.Struct, frozen=True, array_like=True):
+    digest: str
+    size_bytes: int
+
+
 class _Layout(_Plain, frozen=True, kw_only=True, omit_defaults=True):
     """The same, and what tells where the texts behind it begin and end."""
 
     link: str
     size_bytes: int
+    preamble: _PreambleMark
     role: Role | None = None
     blocks: int = 0
-    preamble: str = ""
-    preamble_bytes: int = 0
+    preambles: tuple[_PreambleMark, ...] = ()
+    """Those before it; their bodies come first."""
 
 
 _CRC_BYTES: Final = 8
@@ -79,23 +86,25 @@ _DECODER: Final = msgspec.json.Decoder(_Layout)
 
 
 def encode_snapshot(state: ConversationState) -> bytes:
-    """A checksum, a line of JSON with the facts, the preamble's body, the view's text.
+    """A checksum, a line of JSON with the facts, the bodies of the preambles, the view's text.
 
     Raises: ValueError: a turn runs or messages wait, which a snapshot does not hold.
     """
     if state.turn is not None or state.queued:
         raise ValueError("a snapshot is taken between turns only")
-    view = state.view
+    view, preambles = state.view, (*state.preambles, state.preamble)
+    *before, used = (_PreambleMark(each.digest, each.size_bytes) for each in preambles)
     layout = _Layout(
         **{name: getattr(state, name) for name in _Plain.__struct_fields__},
         link=view.link.hex(),
         size_bytes=view.size_bytes,
         role=view.role,
         blocks=view.blocks,
-        preamble=state.preamble.digest,
-        preamble_bytes=state.preamble.size_bytes,
+        preamble=used,
+        preambles=tuple(before),
     )
-    rest = b"".join((_ENCODER.encode(layout), b"\n", bytes(state.preamble.body), view.text()))
+    bodies = (bytes(each.body) for each in preambles)
+    rest = b"".join((_ENCODER.encode(layout), b"\n", *bodies, view.text()))
     return b"%08x" % zlib.crc32(rest) + rest
 
 
@@ -111,7 +120,10 @@ def decode_snapshot(data: bytes) -> ConversationState:
         layout = _DECODER.decode(memoryview(data)[_CRC_BYTES : max(end, _CRC_BYTES)])
     except msgspec.DecodeError as exc:
         raise BadSnapshot(f"facts of the snapshot cannot be read: {exc}") from exc
-    body_end = end + 1 + layout.preamble_bytes
+    preambles, body_end = list[Preamble](), end + 1
+    for mark in (*layout.preambles, layout.preamble):
+        begin, body_end = body_end, body_end + mark.size_bytes
+        preambles.append(Preamble(digest=mark.digest, body=msgspec.Raw(data[begin:body_end])))
     text = data[body_end:]
     if len(text) != layout.size_bytes:
         raise BadSnapshot(f"snapshot holds {len(text)} bytes of text, expected {layout.size_bytes}")
@@ -126,6 +138,7 @@ def decode_snapshot(data: bytes) -> ConversationState:
     )
     return ConversationState(
         **{name: getattr(layout, name) for name in _Plain.__struct_fields__},
-        preamble=Preamble(digest=layout.preamble, body=msgspec.Raw(data[end + 1 : body_end])),
+        preamble=preambles.pop(),
+        preambles=tuple(preambles),
         view=view,
     )

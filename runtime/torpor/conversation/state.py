@@ -169,6 +169,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     """Turns begun so far."""
     preamble: Preamble = Preamble()
+    preambles: tuple[Preamble, ...] = ()
+    """Those in use before, the one used last at the end; bounded by ``lately.PREAMBLES_MAX``."""
     view: View = View()
     notes: tuple[Block, ...] = ()
     """Said to the model at the head of its next user message."""
@@ -184,6 +186,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """When the context was last told, or used by a turn; UTC, microseconds."""
     flags_digest: str = ""
     """Of the flags that were pinned last."""
+    flags: tuple[str, ...] = ()
+    """Digests of those pinned before, the last at the end; bounded by ``lately.FLAGS_MAX``."""
     skills: tuple[LoadedSkill, ...] = ()
     """In the order in which they were loaded."""
     live: LiveState = LiveState()

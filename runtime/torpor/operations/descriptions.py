@@ -17,6 +17,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
     FlagsPinned,
+    FlagsReturned,
     FoldReason,
     JournalRecord,
     LateResult,
@@ -29,6 +30,7 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     PreambleChanged,
+    PreambleReturned,
     Record,
     SkillLoaded,
     ToolFinished,
@@ -77,6 +79,10 @@ def _preamble(record: PreambleChanged) -> Description:
     return f"preamble {record.digest[:12]}: model {body.model!r}, {_count(tools, 'tool')}", facts, ""
 
 
+def _preamble_returned(record: PreambleReturned) -> Description:
+    return f"preamble {record.digest[:12]} again", {"digest": record.digest}, ""
+
+
 def _context_changed(record: ContextChanged) -> Description:
     content = msgspec.json.encode(record.context).decode()
     told = msgspec.to_builtins(record.context)
@@ -96,6 +102,10 @@ def _flags_pinned(record: FlagsPinned) -> Description:
     facts: Facts = {"digest": record.digest, "decisions": msgspec.to_builtins(record.decisions)}
     which = f": {', '.join(off)}" if off else ""
     return f"flags pinned, {len(off)} of {len(record.decisions)} off{which}", facts, ""
+
+
+def _flags_returned(record: FlagsReturned) -> Description:
+    return f"flags {record.digest} pinned again", {"digest": record.digest}, ""
 
 
 def _prepared(record: TurnPrepared) -> Description:
@@ -391,7 +401,9 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     MessageReceived: _received,
     ContextChanged: _context_changed,
     FlagsPinned: _flags_pinned,
+    FlagsReturned: _flags_returned,
     PreambleChanged: _preamble,
+    PreambleReturned: _preamble_returned,
     TurnPrepared: _prepared,
     AttemptStarted: _attempt,
     ModelRequested: _requested,

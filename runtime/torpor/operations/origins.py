@@ -60,11 +60,12 @@ _PREAMBLE: Final = msgspec.json.Decoder(_Tools)
 
 
 class _Sources:
-    """The records that a request may come from, as they were written last."""
+    """The records that a request may come from, as they were written last; preambles and flags by digest, since a turn
+    may go back to one."""
 
     def __init__(self) -> None:
-        self._preamble: PreambleChanged | None = None
-        self._flags: FlagsPinned | None = None
+        self._preambles: dict[str, PreambleChanged] = {}
+        self._flags: dict[str, FlagsPinned] = {}
         self._skills: dict[tuple[str, str], SkillLoaded] = {}
         self._received: dict[MessageId, MessageReceived] = {}
         self._context: ContextChanged | None = None
@@ -77,9 +78,9 @@ class _Sources:
     def take(self, record: JournalRecord) -> None:
         match record:
             case PreambleChanged():
-                self._preamble = record
+                self._preambles[record.digest] = record
             case FlagsPinned():
-                self._flags = record
+                self._flags[record.digest] = record
             case SkillLoaded():
                 self._skills[record.skill, record.digest] = record
             case MessageReceived():
@@ -107,11 +108,11 @@ class _Sources:
 
     def parts(self, state: ConversationState) -> Iterator[Origin]:
         """Of a request at ``state``, in the order of its parts."""
-        if (preamble := self._preamble) is not None:
+        if (preamble := self._preambles.get(state.preamble.digest)) is not None:
             body = _PREAMBLE.decode(preamble.body)
             detail = f"model {body.model}, {len(body.tools)} tools"
             yield _origin(preamble, part="preamble", name=preamble.digest[:12], detail=detail)
-        if (flags := self._flags) is not None:
+        if (flags := self._flags.get(state.flags_digest)) is not None:
             for flag in flags.decisions:
                 is_on = "on" if flag.value else "off"
                 detail = ", ".join(filter(None, (is_on, flag.variant and f"variant {flag.variant}", flag.reason)))

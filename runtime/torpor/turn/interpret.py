@@ -24,6 +24,7 @@ from torpor.conversation.budget import (
 from torpor.conversation.compaction import can_shrink
 from torpor.conversation.earlier import READ_EARLIER
 from torpor.conversation.fold import digest_of, requested_view
+from torpor.conversation.lately import preamble_record
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -53,7 +54,6 @@ from torpor.records.journal import (
     ContextReplaced,
     JournalRecord,
     ModelRequested,
-    PreambleChanged,
     StepKind,
     TurnCancelled,
     TurnFailed,
@@ -304,7 +304,7 @@ class Interpreter:
         self._journal.add(record)
         if isinstance(record, ContextReplaced) and offered.digest != self._journal.state.preamble.digest:
             # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
-            self._journal.add(PreambleChanged(digest=offered.digest, body=offered.body))
+            self._journal.add(preamble_record(self._journal.state, offered))
 
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""

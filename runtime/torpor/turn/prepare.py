@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from torpor.conversation.budget import encoded_tokens, tokens_of_bytes
+from torpor.conversation.lately import preamble_record
 from torpor.conversation.live_context import LiveContextOptions
 from torpor.conversation.markup import element, escaped_lines, group
 from torpor.conversation.publish import text_of
@@ -21,7 +22,7 @@ from torpor.conversation.text import clean
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.policies.parse import Excerpt
 from torpor.records.blocks import Block, text_block
-from torpor.records.journal import FlagDecision, FlagsPinned, JournalRecord, PreambleChanged, TurnPrepared
+from torpor.records.journal import FlagDecision, FlagsPinned, FlagsReturned, JournalRecord, TurnPrepared
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions
@@ -118,9 +119,9 @@ def beginning(
     offer = agent.offer(decided, surroundings.skills.current, has_earlier=agent.has_earlier(state))
     records = list[JournalRecord]()
     if decided.digest != (state.flags_digest or EVERYTHING_ON.digest):
-        records.append(FlagsPinned(digest=decided.digest, decisions=_decisions(decided)))
+        records.append(_flags_record(state, decided))
     if offer.preamble.digest != state.preamble.digest:
-        records.append(PreambleChanged(digest=offer.preamble.digest, body=offer.preamble.body))
+        records.append(preamble_record(state, offer.preamble))
     signal = _signal(state, agent, surroundings=surroundings, now_us=now_us)
     excerpts = _excerpts(state, step, agent=agent, surroundings=surroundings)
     told = policies_text(excerpts)
@@ -174,11 +175,15 @@ def policies_text(excerpts: Sequence[Excerpt]) -> str:
     return clean(group("policies", elements, attributes={"note": POLICIES_NOTE})).text
 
 
-def _decisions(decided: Decided) -> tuple[FlagDecision, ...]:
-    return tuple(
+def _flags_record(state: ConversationState, decided: Decided) -> FlagsPinned | FlagsReturned:
+    """What pins them: the decisions themselves where they are not remembered."""
+    if decided.digest in state.flags:
+        return FlagsReturned(digest=decided.digest)
+    decisions = tuple(
         FlagDecision(key=key, value=decision.value, variant=decision.variant, reason=decision.reason)
         for key, decision in decided.decisions.items()
     )
+    return FlagsPinned(digest=decided.digest, decisions=decisions)
 
 
 def _signal(state: ConversationState, agent: Agent, *, surroundings: Surroundings, now_us: int) -> Signal:

@@ -97,7 +97,10 @@ async def test_a_flag_that_is_flipped_changes_the_next_turn_and_nothing_else(tmp
         await house.ask("five")
         requests = house.model.requests
         pinned = [record["decisions"] for record in await house.records("flags_pinned")]
+        returned = [record["digest"] for record in await house.records("flags_returned")]
+        first = (await house.records("flags_pinned"))[0]["digest"]
         changed = await house.records("preamble_changed")
+        changed += await house.records("preamble_returned")
         prepared = await house.records("turn_prepared")
     tables = [(without(request, "messages", "tools", "system"), request["messages"]) for request in requests]
     for (fields, said), (next_fields, next_said) in pairwise(tables):
@@ -108,12 +111,13 @@ async def test_a_flag_that_is_flipped_changes_the_next_turn_and_nothing_else(tmp
     assert requests[2]["system"][0] == requests[0]["system"][0]
     assert [tool for tool in requests[0]["tools"] if tool["name"] != "pay"] == requests[2]["tools"]
     assert (requests[0]["system"], requests[0]["tools"]) == (requests[4]["system"], requests[4]["tools"])
-    on, off, on_again = pinned
-    assert on == on_again
+    _, off = pinned
+    assert returned == [first]
     assert off == [
         {"key": key, "value": False, "variant": "default", "reason": "STATIC"} for key in ("skill.refunds", "tool.pay")
     ]
-    assert len(changed) == 3
+    assert [record["kind"] for record in changed] == ["preamble_changed", "preamble_changed", "preamble_returned"]
+    assert changed[2]["digest"] == changed[0]["digest"]
     # Each stands right before the turn that it is for.
     turns = {record["seq"]: record["turn"] for record in prepared}
     assert [turns[record["seq"] + 1] for record in changed] == [1, 3, 5]

@@ -14,6 +14,7 @@ from torpor.records.journal import (
     Effect,
     FlagDecision,
     FlagsPinned,
+    FlagsReturned,
     FoldReason,
     JournalRecord,
     LateResult,
@@ -27,6 +28,7 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     PreambleChanged,
+    PreambleReturned,
     SkillLoaded,
     StepKind,
     ToolFinished,
@@ -77,7 +79,9 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
             ),
         ),
     ),
+    (0, FlagsReturned(digest="e" * 16)),
     (0, PreambleChanged(digest="a" * 64, body=canonical({"model": "scripted", "tools": [{"name": "pay"}]}))),
+    (0, PreambleReturned(digest="b" * 64)),
     (
         0,
         TurnPrepared(

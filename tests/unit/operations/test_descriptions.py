@@ -53,7 +53,9 @@ def test_every_record_is_told_in_one_line() -> None:
         "message 'm1' from 'ada' (17 bytes, steer when busy, 2 characters replaced)",
         "context version 1 from 'ada': record, screen (142 bytes)",
         "flags pinned, 1 of 2 off: memory",
+        "flags eeeeeeeeeeeeeeee pinned again",
         "preamble aaaaaaaaaaaa: model 'scripted', 1 tool",
+        "preamble bbbbbbbbbbbb again",
         "turn begun with 'm1', beside them envelope 20 tokens, policy_excerpts 60 tokens, policies refunds@3,"
         " personal withheld",
         "model asked, round 1 (about 42 tokens)",

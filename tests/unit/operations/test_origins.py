@@ -8,7 +8,14 @@ import pytest
 from tests.support.histories import Teller, told
 from torpor.operations.origins import Origin, Origins, origins
 from torpor.operations.requests import rebuilt
-from torpor.records.journal import FlagsPinned, JournalRecord, MessageReceived, ModelRequested, TurnPrepared
+from torpor.records.journal import (
+    FlagsPinned,
+    FlagsReturned,
+    JournalRecord,
+    MessageReceived,
+    ModelRequested,
+    TurnPrepared,
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +102,26 @@ def test_policies_flags_and_labels_are_told_with_what_is_known_of_them() -> None
     assert (flag.name, flag.seq) == ("tool.pay", flags.seq)
     assert flag.detail == ("on" if flags.decisions[0].value else "off")
     assert found.request is request.record
+
+
+def test_flags_that_a_turn_went_back_to_are_told_from_where_they_stand(teller: Teller) -> None:
+    decisions: dict[str, bool] = {}
+    told_of, went_back = dict[int, bool](), set[int]()
+    digest = ""
+    for record in teller.journal:
+        match record:
+            case FlagsPinned():
+                digest, decisions[record.digest] = record.digest, record.decisions[0].value
+            case FlagsReturned():
+                digest = record.digest
+                went_back.add(record.seq)
+            case ModelRequested():
+                told_of[record.seq] = decisions[digest]
+            case _:
+                pass
+    assert went_back
+    for seq, is_on in told_of.items():
+        assert [flag.detail for flag in named(of(teller, seq), "flag")] == ["on" if is_on else "off"]
 
 
 def test_a_record_that_is_no_request_has_no_origins() -> None:

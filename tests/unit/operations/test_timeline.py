@@ -46,7 +46,7 @@ def test_replies_tools_and_turns_tell_how_long_they_took() -> None:
 
 
 def test_end_without_its_beginning_tells_no_time() -> None:
-    ends = [record for record in journal() if record.seq > 9]
+    ends = [record for record in journal() if record.seq > 11]
 
     assert [row.took_us for row in Timeline().rows(ends)] == [None] * len(ends)
 
@@ -64,7 +64,7 @@ def test_row_in_words_is_one_line() -> None:
     words = in_words(row_of("model_replied", rows()))
 
     assert words == (
-        "    8  2025-11-30 10:53:21.500      +1.5 s  turn 1   model replied, tool_use, asks for pay"
+        "   10  2025-11-30 10:53:21.500      +1.5 s  turn 1   model replied, tool_use, asks for pay"
         " (42 tokens in, 32 of them cached, 5 out), took 1.5 s"
     )
 

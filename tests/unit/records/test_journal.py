@@ -18,6 +18,7 @@ from torpor.records.journal import (
     Effect,
     FlagDecision,
     FlagsPinned,
+    FlagsReturned,
     FoldReason,
     JournalRecord,
     LateResult,
@@ -32,6 +33,7 @@ from torpor.records.journal import (
     Offer,
     Outcome,
     PreambleChanged,
+    PreambleReturned,
     SkillLoaded,
     StepKind,
     ToolFinished,
@@ -128,10 +130,12 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "seq": 17,
         },
     ),
+    (FlagsReturned(seq=17, digest="f"), {"kind": "flags_returned", "digest": "f", "seq": 17}),
     (
         PreambleChanged(seq=3, digest="d", body=canonical({"model": "m"})),
         {"kind": "preamble_changed", "digest": "d", "body": {"model": "m"}, "seq": 3},
     ),
+    (PreambleReturned(seq=3, digest="d"), {"kind": "preamble_returned", "digest": "d", "seq": 3}),
     (
         TurnPrepared(
             seq=4,
@@ -518,7 +522,9 @@ def test_public_records_are_those_that_clients_hear_of() -> None:
     private = {
         ConversationCreated,
         FlagsPinned,
+        FlagsReturned,
         PreambleChanged,
+        PreambleReturned,
         AttemptStarted,
         ModelRequested,
         LiveContextOrdered,

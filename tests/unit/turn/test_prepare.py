@@ -1,5 +1,7 @@
 """How a turn begins: what it draws on is frozen into its records, and what it waits for holds up nothing else."""
 
+from typing import Any
+
 import anyio
 import msgspec
 import pytest
@@ -17,8 +19,10 @@ from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ConversationCreated,
     FlagsPinned,
+    FlagsReturned,
     MessageReceived,
     PreambleChanged,
+    PreambleReturned,
     ToolStarted,
     TurnCancelled,
     TurnFinished,
@@ -27,7 +31,7 @@ from torpor.records.journal import (
 )
 from torpor.turn.agents import Agent
 from torpor.turn.definition import AgentDefinition
-from torpor.turn.prepare import Surroundings, beginning, policies_text
+from torpor.turn.prepare import NO_SKILLS, Surroundings, beginning, policies_text
 
 M1 = MessageId("m1")
 PAY_OFF = Decided([defaulted("tool.pay", default=False, reason="STATIC")])
@@ -50,7 +54,7 @@ def begun(
     agent: Agent | None = None,
     decided: Decided = EVERYTHING_ON,
     surroundings: Surroundings | None = None,
-) -> list[object]:
+) -> list[Any]:
     return list(
         beginning(
             state or asked(),
@@ -96,6 +100,16 @@ def test_flags_are_pinned_when_they_differ_from_the_last_and_the_preamble_likewi
     state = fold(asked(), [*numbered, PreambleChanged(seq=4, digest=changed.digest, body=changed.body)])
     assert [type(record) for record in begun(state, agent=agent, decided=PAY_OFF)] == [TurnPrepared]
     assert [type(record) for record in begun(state, agent=agent)] == [FlagsPinned, PreambleChanged, TurnPrepared]
+
+
+def test_flags_and_a_preamble_that_were_there_lately_are_named_by_their_digest() -> None:
+    agent, state = clerk(), asked()
+    for decided in (PAY_OFF, EVERYTHING_ON, PAY_OFF):
+        *offered, _ = begun(state, agent=agent, decided=decided)
+        state = fold(state, (msgspec.structs.replace(each, seq=state.seq + at) for at, each in enumerate(offered, 1)))
+    flags, preamble, _ = begun(state, agent=agent)
+    assert flags == FlagsReturned(digest=EVERYTHING_ON.digest)
+    assert preamble == PreambleReturned(digest=agent.offer(EVERYTHING_ON, NO_SKILLS).preamble.digest)
 
 
 def prepared(texts: tuple[str, ...], *, tokens: int, profile: Profile | None = None) -> TurnPrepared:
