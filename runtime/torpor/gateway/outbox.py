@@ -14,7 +14,7 @@ A dropped delta leaves a gap, so what follows it in the same reply is dropped to
 reply, as the protocol says, and is never shown text with a hole.
 """
 
-from collections import deque
+from collections import Counter, deque
 from math import inf
 from typing import Final
 
@@ -23,7 +23,7 @@ import msgspec
 
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.options import GatewayOptions
-from torpor.records.frames import DeltaFrame, ProgressFrame, ServerFrame
+from torpor.records.frames import DeltaFrame, ErrorFrame, ProgressFrame, ServerFrame
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DELTA_OVERHEAD_BYTES: Final = 160
@@ -65,8 +65,10 @@ class _Lane:
 class Outbox:
     """See the module docstring. Everything but ``send`` and ``take`` is done at once."""
 
-    def __init__(self, options: GatewayOptions) -> None:
+    def __init__(self, options: GatewayOptions, *, errors: Counter[str] | None = None) -> None:
+        """Args: errors: counts the errors that are answered, by their code."""
         self._options = options
+        self._errors = errors
         self._queue: deque[_Waiting] = deque()
         self.size_bytes = 0
         """Of what waits, deltas estimated."""
@@ -89,6 +91,8 @@ class Outbox:
 
     def put(self, frame: ServerFrame) -> None:
         """Queue an answer; without room for it the connection is closed."""
+        if self._errors is not None and isinstance(frame, ErrorFrame):
+            self._errors[frame.code] += 1
         if not self._append_encoded(frame):
             self.close(CloseReason.OVERFLOW, flush=False)
 

@@ -10,7 +10,8 @@ in the same line: every send has a deadline, and after it the connection is cut 
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final
@@ -32,6 +33,8 @@ from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.exposure import is_loopback_address
 from torpor.gateway.handshake import is_local, refusal
+from torpor.gateway.metrics_route import PATH as METRICS_PATH
+from torpor.gateway.metrics_route import MetricsRoute
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.origins import Origins, own_origins
 from torpor.gateway.outbox import Outbox
@@ -56,6 +59,8 @@ class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Connections cut because the client did not take a frame, or its own close, in time."""
     dropped: int
     """Deltas and progress frames for which there was no room."""
+    errors: Mapping[str, int]
+    """Error frames by their code."""
 
 
 class Gateway:
@@ -70,6 +75,7 @@ class Gateway:
         options: GatewayOptions,
         is_ready: Callable[[], bool],
         tls: ssl.SSLContext | None = None,
+        metrics: MetricsRoute | None = None,
     ) -> None:
         self._ports = ports
         self._authenticator = authenticator
@@ -90,6 +96,8 @@ class Gateway:
         self._refused = 0
         self._cut = 0
         self._dropped = 0
+        self._metrics = metrics
+        self._errors = Counter[str]()
 
     @property
     def url(self) -> str:
@@ -106,6 +114,7 @@ class Gateway:
             refused=self._refused,
             cut=self._cut,
             dropped=self._dropped + sum(outbox.dropped for outbox in self._sessions.values()),
+            errors=dict(self._errors),
         )
 
     async def stop(self, reason: CloseReason = CloseReason.GOING_AWAY) -> None:
@@ -156,6 +165,8 @@ class Gateway:
 
     async def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """The HTTP answer; None opens the WebSocket."""
+        if self._metrics is not None and urlsplit(request.path).path == METRICS_PATH:
+            return await self._metrics.answer(connection, request)
         response = self._answer(connection, request) or await self._authenticate(connection, request)
         if response is not None and response.status_code >= HTTPStatus.BAD_REQUEST:
             self._refused += 1
@@ -201,7 +212,7 @@ class Gateway:
 
     async def _converse(self, connection: ServerConnection) -> None:
         self._opened += 1
-        outbox = Outbox(self._options)
+        outbox = Outbox(self._options, errors=self._errors)
         async with anyio.create_task_group() as tasks:
             session = Session(
                 ports=self._ports,
@@ -270,14 +281,24 @@ async def open_gateway(
     options: GatewayOptions,
     is_ready: Callable[[], bool] = lambda: True,
     tls: ssl.SSLContext | None = None,
+    metrics: MetricsRoute | None = None,
 ) -> AsyncIterator[Gateway]:
     """Listen until the block is left, then stop with ``GOING_AWAY`` unless it was stopped before.
 
-    Args: tls: what connections are encrypted with; none means that they are not.
+    Args:
+        tls: what connections are encrypted with; none means that they are not.
+        metrics: answers at ``/metrics``; without it nothing is there.
+
     Raises: OSError: the address cannot be listened on.
     """
     gateway = Gateway(
-        ports=ports, authenticator=authenticator, clock=clock, options=options, is_ready=is_ready, tls=tls
+        ports=ports,
+        authenticator=authenticator,
+        clock=clock,
+        options=options,
+        is_ready=is_ready,
+        tls=tls,
+        metrics=metrics,
     )
     async with gateway._listening():
         yield gateway
