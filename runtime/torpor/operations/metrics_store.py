@@ -80,6 +80,13 @@ class CountedStore:
         self._seconds = seconds
         self._clock = clock
 
+    @staticmethod
+    def around(store: Store, seconds: Spread, *, clock: Clock) -> Store:
+        """``store`` with the time of its appends taken, from handing over to when the first who waits hears of the
+        end."""
+        # It answers every call of the contract, most of them by passing on, which types cannot say.
+        return cast("Store", CountedStore(store, seconds, clock=clock))
+
     def append(self, *args: Any, **kwargs: Any) -> Ticket:
         return _TimedTicket(self._store.append(*args, **kwargs), self._seconds, clock=self._clock)
 
@@ -88,12 +95,6 @@ class CountedStore:
 
     def __repr__(self) -> str:
         return f"<CountedStore {self._store!r}>"
-
-
-def counted_store(store: Store, metrics: Metrics, *, clock: Clock) -> Store:
-    """``store`` with the time of its appends taken, from handing over to when the first who waits hears of the end."""
-    # It answers every call of the contract, most of them by passing on, which types cannot say.
-    return cast("Store", CountedStore(store, metrics.spread(table.COMMIT_SECONDS), clock=clock))
 
 
 class _TimedTicket:

@@ -46,7 +46,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen struct of numbers that a part of the engine reports."""
 
     struct: str
-    """Its name; a test holds its fields against ``numbers``."""
+    """Its module in the engine and its name; a test holds its fields against ``numbers``."""
     numbers: Mapping[str, Number]
 
 
@@ -154,7 +154,7 @@ OBSERVED: Final = (
 
 ROOMS: Final[Mapping[str, Room]] = {
     "gateway": Room(
-        struct="GatewayStatistics",
+        struct="gateway.server.GatewayStatistics",
         numbers={
             "connections": Number(Kind.GAUGE, "Open connections."),
             "waiting_bytes": Number(Kind.GAUGE, "Waiting to be sent, in all outboxes together."),
@@ -166,7 +166,7 @@ ROOMS: Final[Mapping[str, Room]] = {
         },
     ),
     "jobs": Room(
-        struct="JobStatistics",
+        struct="jobs.runner.JobStatistics",
         numbers={
             "running": Number(Kind.GAUGE, "Background jobs under way in this process."),
             "finished": Number(Kind.COUNTER, "Background jobs done."),
@@ -176,7 +176,7 @@ ROOMS: Final[Mapping[str, Room]] = {
         },
     ),
     "job_store": Room(
-        struct="JobStoreStatistics",
+        struct="operations.metrics_jobs.JobStoreStatistics",
         numbers={
             "waiting": Number(Kind.GAUGE, "Background jobs waiting, due or not."),
             "due": Number(Kind.GAUGE, "Background jobs waiting that are due."),
@@ -186,7 +186,7 @@ ROOMS: Final[Mapping[str, Room]] = {
         },
     ),
     "store": Room(
-        struct="StoreStatistics",
+        struct="store.sqlite.engine.StoreStatistics",
         numbers={
             "waiting": Number(Kind.GAUGE, "Writes handed over and not answered yet."),
             "database_bytes": Number(Kind.GAUGE, "Size of the database file."),
@@ -194,14 +194,46 @@ ROOMS: Final[Mapping[str, Room]] = {
         },
     ),
     "model": Room(
-        struct="ModelStatistics",
+        struct="model.registry.ModelStatistics",
         numbers={
-            "places": Number(Kind.GAUGE, "Model calls that may be under way at once."),
-            "places_taken": Number(Kind.GAUGE, "Model calls under way."),
-            "places_awaited": Number(Kind.GAUGE, "Model calls that wait for a place."),
             "circuit": Number(
                 Kind.GAUGE, "1 for the state that the circuit of a host is in, 0 for the others.", ("host", "state")
             ),
+        },
+    ),
+    "model_places": Room(
+        struct="turn.places.PlacesStatistics",
+        numbers={
+            "places": Number(Kind.GAUGE, "Model calls that may be under way at once."),
+            "taken": Number(Kind.GAUGE, "Model calls under way."),
+            "waiting": Number(Kind.GAUGE, "Model calls that wait for a place."),
+            "owners": Number(Kind.GAUGE, "Owners that have a model call under way."),
+            "owners_waiting": Number(Kind.GAUGE, "Owners that have a model call waiting."),
+            "owner_taken_most": Number(Kind.GAUGE, "Model calls under way of the owner who has most."),
+            "owner_waiting_most": Number(Kind.GAUGE, "Model calls waiting of the owner who has most."),
+            "grants": Number(Kind.COUNTER, "Places given to model calls."),
+            "waited_s": Number(Kind.COUNTER, "Time that model calls waited for a place, together."),
+        },
+    ),
+    "tool_threads": Room(
+        struct="toolhost.workers.WorkersStatistics",
+        numbers={
+            "limit": Number(Kind.GAUGE, "Threads that tools may have."),
+            "busy": Number(Kind.GAUGE, "Threads in which a tool runs."),
+            "given_up": Number(Kind.GAUGE, "Threads in which a tool runs whose call was given up."),
+            "waiting": Number(Kind.GAUGE, "Calls that wait for a thread."),
+        },
+    ),
+    "tool_processes": Room(
+        struct="toolhost.processes.ProcessesStatistics",
+        numbers={
+            "limit": Number(Kind.GAUGE, "Processes that tools may have."),
+            "busy": Number(Kind.GAUGE, "Processes in which a tool runs."),
+            "idle": Number(Kind.GAUGE, "Processes that wait for a call."),
+            "waiting": Number(Kind.GAUGE, "Calls that wait for a process."),
+            "started": Number(Kind.COUNTER, "Processes started."),
+            "killed": Number(Kind.COUNTER, "Processes killed because their call was given up."),
+            "crashed": Number(Kind.COUNTER, "Processes that ended by themselves."),
         },
     ),
 }
