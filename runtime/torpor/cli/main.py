@@ -29,6 +29,10 @@ VERBS: Final = {
     "verify": "Rebuild every request from the journal and compare.",
     "export": "Write a conversation into a file.",
     "import": "Read a conversation from a file.",
+    "create": "Begin a conversation without a message.",
+    "rename": "Give a conversation another title.",
+    "archive": "Have lists leave a conversation out.",
+    "unarchive": "Have lists show a conversation again.",
     "hibernate": "Put a conversation to sleep.",
     "thaw": "Wake a conversation up.",
     "refresh": "Make the live context of a conversation anew.",
@@ -39,6 +43,7 @@ VERBS: Final = {
     "skills": "Check, list and begin skills.",
     "flags": "Show what is switched on, and for whom.",
     "policies": "Show what a message finds in the policies.",
+    "protocol": "Print the protocol of clients as JSON Schema.",
     "doctor": "Check keys, models and the network.",
     "fake-api": "Start a Messages API that misbehaves on request.",
 }
@@ -53,6 +58,7 @@ STOPPED: Final = 130
 
 _REMEDIES: Final = {
     "unauthenticated": "`torpor token` signs one with the secret of the data folder",
+    "token_expired": "`torpor token` signs a newer one",
     "not_permitted": "`torpor token --scope operator` signs one that does",
     "unknown_conversation": "`torpor ps` lists those of this token",
     "unknown_agent": "`torpor config check` lists the agents",
