@@ -7,16 +7,17 @@ by wrapping the ports.
 
 import gc
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-import anyio
 import msgspec
 import structlog
 
 from torpor import local_files
+from torpor.actor.creations import Creations
 from torpor.actor.parts import ActorParts
 from torpor.bus.contract import Bus
 from torpor.bus.local import LocalBus
@@ -24,6 +25,9 @@ from torpor.clock import Clock, IdSource, RandomIds, SystemClock
 from torpor.errors import Unauthenticated
 from torpor.gateway.auth import Scope, mint
 from torpor.gateway.authenticator import Authenticator
+from torpor.gateway.door import open_door
+from torpor.gateway.metrics_route import MetricsRoute
+from torpor.gateway.options import GatewayOptions
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
 from torpor.home import load_home
@@ -32,17 +36,23 @@ from torpor.jobs.operated import OperatedJobs
 from torpor.jobs.runner import JobRunner
 from torpor.model.contract import Model
 from torpor.model.registry import ModelRegistry
+from torpor.operations.instruments import Instruments
+from torpor.operations.metrics import Statistics
+from torpor.operations.metrics_jobs import count_jobs
+from torpor.operations.tracing import open_tracing
 from torpor.settings import Settings
 from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
 from torpor.store.job_contract import JobStore
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.registry import Supervisor
+from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.agents import Agents
 from torpor.turn.live_context import JOB_KIND as LIVE_JOB
 from torpor.turn.live_context import LiveContextJobs
 from torpor.turn.places import FairPlaces
+from torpor.watchdog.watchdog import Watchdog
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -65,6 +75,8 @@ class Wrapping(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Callable[[JobStore], JobStore] = _as_it_is
     job_handlers: Mapping[str, JobHandler] = msgspec.field(default_factory=dict)
     """By kind, beside those of the engine."""
+    spans: object = None
+    """An OpenTelemetry span exporter, instead of the configured one."""
 
 
 _NOTHING: Final = Wrapping()
@@ -75,6 +87,9 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     development_token: str
+    """Empty where the configuration takes no tokens of this machine's own."""
+    is_development: bool
+    """Nobody's tokens count but this machine's own."""
     supervisor: Supervisor
 
 
@@ -86,32 +101,61 @@ async def running(
 
     Args: data: the data folder, made when it is not there.  host, port: instead of the configured ones; port 0 picks
     one.
-    Raises: ConfigError: an agent or the home cannot be used. StoreUnusable: the data folder is in use or damaged.
+    Raises: ConfigError: an agent or the home cannot be used, or the address lacks protection. StoreUnusable: the data
+    folder is in use or damaged.
     """
     clock: Clock = SystemClock()
     ids: IdSource = RandomIds()
     local_files.make_data_folder(data)
     secret = local_files.keep_secret(data, fresh=os.urandom(local_files.SECRET_BYTES))
-    authenticator = Authenticator(secret, clock=clock, leeway_s=settings.gateway.token_leeway_s)
-    token = _development_token(data, secret, authenticator, clock)
-    async with _engine(settings, data=data, clock=clock, ids=ids, environ=os.environ, wrapping=wrapping) as engine:
-        options = msgspec.structs.replace(
-            settings.gateway,
-            host=settings.gateway.host if host is None else host,
-            port=settings.gateway.port if port is None else port,
-        )
+    options = msgspec.structs.replace(
+        settings.gateway,
+        host=settings.gateway.host if host is None else host,
+        port=settings.gateway.port if port is None else port,
+    )
+    async with (
+        open_tracing(settings.tracing, secret=secret, environ=os.environ, exporter=wrapping.spans) as tracing,
+        open_door(
+            secret, gateway=options, auth=settings.auth, home=settings.home, environ=os.environ, clock=clock
+        ) as door,
+        _engine(
+            settings,
+            data=data,
+            clock=clock,
+            ids=ids,
+            environ=os.environ,
+            wrapping=wrapping,
+            instruments=(instruments := Instruments(clock=clock, tracing=tracing)),
+        ) as engine,
+    ):
+        takes_own = door.is_development or settings.auth.local_tokens
+        token = _development_token(data, secret, door.authenticator, clock) if takes_own else ""
         ports = Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus, jobs=engine.jobs)
         async with open_gateway(
             ports=wrapping.gateway(ports),
-            authenticator=authenticator,
+            authenticator=door.authenticator,
             clock=clock,
             options=options,
-            is_ready=lambda: engine.supervisor.accepts,
+            tls=door.tls,
+            is_ready=lambda: engine.supervisor.accepts and instruments.can_be_written(),
+            metrics=_metrics_route(instruments, settings, authenticator=door.authenticator, options=options),
         ) as gateway:
-            address = local_files.ServerAddress(url=gateway.url, token=token, pid=os.getpid(), home=str(settings.home))
+            instruments.metrics.report("gateway", gateway.statistics)
+            address = local_files.ServerAddress(
+                url=gateway.url,
+                token=token,
+                pid=os.getpid(),
+                home=str(settings.home),
+                certificate=str(door.certificate or ""),
+            )
             local_files.write_server_address(data, address)
             _log.info("server.ready", url=gateway.url, home=str(settings.home), agents=engine.agents.names())
-            yield Running(url=gateway.url, development_token=token, supervisor=engine.supervisor)
+            yield Running(
+                url=gateway.url,
+                development_token=token,
+                is_development=door.is_development,
+                supervisor=engine.supervisor,
+            )
             _log.info("server.stopping")
 
 
@@ -125,21 +169,31 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def _engine(
-    settings: Settings, *, data: Path, clock: Clock, ids: IdSource, environ: Mapping[str, str], wrapping: Wrapping
+    settings: Settings,
+    *,
+    data: Path,
+    clock: Clock,
+    ids: IdSource,
+    environ: Mapping[str, str],
+    wrapping: Wrapping,
+    instruments: Instruments,
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
     blobs = wrapping.blobs(LocalBlobs(data / "blobs"))
+    calls = Calls(clock.monotonic_s, thread_cpu_s=time.thread_time)
+    watchdog = Watchdog(settings.watchdog, clock=clock, process_cpu_s=time.process_time, suspects=calls)
     home = load_home(
         settings,
         blobs=blobs,
         clock=clock,
         ids=ids,
         environ=environ,
-        wrap_model=wrapping.model,
-        wrap_toolbox=wrapping.toolbox,
+        wrap_model=lambda model: instruments.model(wrapping.model(model)),
+        wrap_toolbox=lambda toolbox: instruments.toolbox(wrapping.toolbox(toolbox)),
+        calls=calls,
     )
-    async with open_sqlite(data, options=settings.store) as opened:
-        store = wrapping.store(opened)
+    async with open_sqlite(data, options=settings.store, wrap_core=instruments.core) as opened:
+        store = instruments.store(wrapping.store(opened))
         bus = wrapping.bus(LocalBus())
         holder = f"{os.getpid()}-{ids.new_id()}"
         job_store = wrapping.jobs(opened.job_store)
@@ -161,7 +215,9 @@ async def _engine(
             compaction=settings.compaction,
             actor=settings.actor,
             surroundings=home.surroundings,
+            creations=Creations(limit=settings.gateway.conversations_per_owner_max),
             jobs_added=runner.wake,
+            observer=instruments.observer,
         )
         supervisor = Supervisor(parts, holder=holder, options=settings.supervisor)
         live_contexts = LiveContextJobs(
@@ -175,12 +231,39 @@ async def _engine(
         )
         for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():
             runner.serve(kind, handler)
+        reports: dict[str, Statistics] = {
+            "store": opened.statistics,
+            "jobs": runner.statistics,
+            "job_store": lambda: count_jobs(job_store, clock=clock),
+            "model": home.models.statistics,
+            "model_places": parts.places.statistics,
+            "tool_threads": lambda: home.tools.statistics().threads,
+            "tool_processes": lambda: home.tools.statistics().processes,
+            "watchdog": watchdog.statistics,
+        }
+        for room, statistics in reports.items():
+            instruments.metrics.report(room, statistics)
         # Jobs speak to conversations, so they end before them.
-        async with home.running(), supervisor.running(), runner.running():
+        async with watchdog.running(), home.running(), supervisor.running(), runner.running():
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
             jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up)
-            yield _Engine(store=store, bus=bus, agents=home.agents, supervisor=supervisor, jobs=jobs)
+            yield _Engine(
+                store=store,
+                bus=bus,
+                agents=home.agents,
+                supervisor=supervisor,
+                jobs=jobs,
+            )
+
+
+def _metrics_route(
+    instruments: Instruments, settings: Settings, *, authenticator: Authenticator, options: GatewayOptions
+) -> MetricsRoute | None:
+    access = settings.metrics.access
+    if access == "off":
+        return None
+    return MetricsRoute(instruments.metrics.page, access=access, authenticator=authenticator, options=options)
 
 
 def model_registry(settings: Settings, *, clock: Clock, environ: Mapping[str, str]) -> ModelRegistry:
@@ -197,7 +280,7 @@ def _development_token(data: Path, secret: bytes, authenticator: Authenticator, 
 
     def is_good(token: str) -> bool:
         try:
-            authenticator.authenticate(token)
+            authenticator.authenticate(token, is_local=True)
         except Unauthenticated:
             return False
         return True

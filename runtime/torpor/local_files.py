@@ -30,9 +30,11 @@ class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     token: str
-    """The development token."""
+    """The development token; empty where the server takes none."""
     pid: int
     home: str = ""
+    certificate: str = ""
+    """The file with the one that the server shows, since it may be of another name than this machine calls it."""
 
 
 def make_data_folder(folder: Path) -> None:

@@ -36,6 +36,7 @@ from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
+from torpor.watchdog.options import WatchdogOptions
 
 SETTINGS_FILE: Final = "config/torpor.toml"
 AGENTS_FOLDER: Final = "config/agents"
@@ -67,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jobs: JobOptions = JobOptions()
     auth: AuthOptions = AuthOptions()
     gateway: GatewayOptions = GatewayOptions()
+    watchdog: WatchdogOptions = WatchdogOptions()
     logs: LogOptions = LogOptions()
     metrics: MetricsOptions = MetricsOptions()
     tracing: TracingOptions = TracingOptions()
@@ -106,6 +108,21 @@ def read_settings(home: Path, environ: Mapping[str, str]) -> Settings:
         raise SettingsInvalid(tuple(reader.problems))
     options: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in sections.items()}
     return Settings(home=home, agents=agents, profiles=profiles, **options)
+
+
+def read_section(home: Path, environ: Mapping[str, str], *, name: str) -> Any:
+    """The options of one section, whatever is wrong elsewhere; the defaults where there is no settings file.
+
+    Raises: SettingsInvalid: with every problem of this section, or of the file as a whole.
+    """
+    reader = _Reader(home)
+    sections = reader.sections()
+    reader.override(sections, environ)
+    ours = (f"{name}.", _variable(name, ""))
+    problems = tuple(problem for problem in reader.problems if problem.key.startswith(ours) or problem.key == "content")
+    if problems:
+        raise SettingsInvalid(problems)
+    return SECTIONS[name](**sections.get(name, {}))
 
 
 _MISSING: Final = Words("missing")

@@ -13,7 +13,6 @@ from torpor.cli.keyboard import Keyboard
 from torpor.cli.lines import lines_of
 from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options, standard_input
 from torpor.cli.screen import Screen
-from torpor.client.torpor_client import TorporClient
 from torpor.clock import RandomIds
 from torpor.records.frames import Welcome
 
@@ -47,7 +46,7 @@ async def _chat(server: Server, conversation: str, agent: str) -> None:
         if session is not None:
             session.on_connection(is_there=welcome is not None)
 
-    async with TorporClient(url, token, on_connection=on_connection) as client:
+    async with server.client(url, token, on_connection=on_connection) as client:
         try:
             with anyio.fail_after(ANSWER_DEADLINE_S):
                 await client.connected()

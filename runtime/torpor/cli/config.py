@@ -17,6 +17,7 @@ from torpor.clock import SystemClock
 from torpor.conversation.compaction import tight_limits
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
+from torpor.gateway.door import door_problems
 from torpor.home import missing_in
 from torpor.local_files import DATA_FOLDER
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
@@ -85,6 +86,8 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     else:
         detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
         yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
+        for problem in door_problems(settings.gateway, settings.auth, home=home.resolve(), environ=environ):
+            yield Finding(part="settings", name=problem.where, ok=False, detail=_without_place(problem))
         parts = _Parts(home, settings=settings, loaded=loaded, environ=environ)
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)

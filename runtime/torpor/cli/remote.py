@@ -7,6 +7,7 @@ data folder. The token found there is given to that server alone.
 import functools
 import os
 import shlex
+import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from torpor.client.torpor_client import TorporClient
 from torpor.errors import Unauthenticated
 from torpor.local_files import read_server_address
 from torpor.operations.logs import LogOptions, configure_logs
+from torpor.records.frames import Welcome
 from torpor.records.journal import JournalRecord
 
 P = ParamSpec("P")
@@ -35,6 +37,7 @@ ANSWER_DEADLINE_S: Final = 30.0
 """Within which it answers a question, beside the time that the question itself allows."""
 
 _PORTS: Final = {"ws": 80, "wss": 443}
+_END_OF_CERTIFICATE: Final = "-----END CERTIFICATE-----"
 _RECORD: Final = msgspec.json.Decoder(JournalRecord)
 
 file_option: Final = click.option(
@@ -51,6 +54,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     home: Path
     url: str | None
     token: str | None
+    ca: Path | None = None
 
     def address(self) -> tuple[str, str]:
         """Its URL and the token for it. Raises: click.ClickException: one of them is not known."""
@@ -66,9 +70,30 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             expected = "expected the like of ws://127.0.0.1:8765"
             raise click.BadParameter(f"{url!r} is no address, {expected}", param_hint="--url")
         token = self.token or (left.token if left and left.url == url else None)
-        if token is None:
+        if not token:
             raise click.ClickException(f"no token for {url}, name one with --token or TORPOR_TOKEN")
         return url, token
+
+    def client(
+        self, url: str, token: str, *, on_connection: Callable[[Welcome | None], None] = lambda _: None
+    ) -> TorporClient:
+        """One that checks the server's certificate as the command line says. Raises: click.ClickException."""
+        return TorporClient(url, token, on_connection=on_connection, tls=self._tls(url))
+
+    def _tls(self, url: str) -> ssl.SSLContext | None:
+        """None for the system's own store."""
+        if not url.startswith("wss:"):
+            return None
+        try:
+            if self.ca is not None:
+                return ssl.create_default_context(cafile=self.ca)
+            left = read_server_address(data_folder(self.home, None))
+            return _this_very(Path(left.certificate)) if left and left.url == url and left.certificate else None
+        except OSError as exc:  # an SSLError is one
+            place = self.ca or "the server's certificate"
+            raise click.ClickException(
+                f"{place} is no certificate that can be read, name a PEM file with --ca"
+            ) from exc
 
     async def reached(self) -> tuple[str, str]:
         """Its URL and token, once something listens there. Raises: click.ClickException: nothing does."""
@@ -95,13 +120,23 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     async def _refuse_another(self, url: str, token: str) -> None:
         """Raises: click.ClickException: whoever listens there now does not know the token that ours has left."""
         try:
-            async with TorporClient(url, token) as client:
+            async with self.client(url, token) as client:
                 with anyio.move_on_after(REACH_DEADLINE_S):
                     await client.connected()
         except Unauthenticated as exc:
             ended = f"the server at {url} is another home's, that of {self.home.resolve()} has ended"
             remedy = f"`{program()} serve{where(self.home)} --port 0` starts it on a free port"
             raise click.ClickException(f"{ended}; {remedy}") from exc
+
+
+def _this_very(certificate: Path) -> ssl.SSLContext:
+    """Trusts the server of this home by the certificate in its own file, whatever name it has and whoever signed it."""
+    first, mark, _ = certificate.read_text().partition(_END_OF_CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=first + mark)
+    return context
 
 
 def _runs(pid: int) -> bool:
@@ -139,9 +174,9 @@ class Questions:
     def __init__(self, client: TorporClient) -> None:
         self._client = client
 
-    async def listed(self) -> list[dict[str, Any]]:
+    async def listed(self, *, archived: bool = False) -> list[dict[str, Any]]:
         """A row for each conversation."""
-        return list(await self._client.list())
+        return list(await self._client.list(archived=archived))
 
     async def records(self, name: str) -> list[JournalRecord]:
         """Its journal."""
@@ -158,6 +193,28 @@ class Questions:
         """Wake it; returns its path."""
         path = await self._path(name)
         await self._client.thaw(path)
+        return path
+
+    async def create(self, name: str, *, agent: str, title: str) -> None:
+        """Begin it; its name is new, so it is taken as it is."""
+        await self._client.create(name, agent=agent, title=title)
+
+    async def rename(self, name: str, *, title: str) -> str:
+        """Give it another title; returns its path."""
+        path = await self._path(name)
+        await self._client.rename(path, title)
+        return path
+
+    async def archive(self, name: str) -> str:
+        """Have lists leave it out; returns its path."""
+        path = await self._path(name)
+        await self._client.archive(path)
+        return path
+
+    async def unarchive(self, name: str) -> str:
+        """Have lists show it again; returns its path."""
+        path = await self._path(name)
+        await self._client.unarchive(path)
         return path
 
     async def refresh(self, name: str) -> tuple[str, str]:
@@ -189,19 +246,26 @@ class Questions:
         return resolved_job(name, [row["path"] for row in await self.jobs()])
 
     async def _path(self, name: str) -> str:
-        return name if is_whole(name) else resolved(name, [row["path"] for row in await self._client.list()])
+        return name if is_whole(name) else resolved(name, [row["path"] for row in await self.listed(archived=True)])
 
 
 def server_options(function: Callable[..., R]) -> Callable[..., R]:
-    """``--home``, ``--url`` and ``--token``, given to ``function`` as one ``server``."""
+    """``--home``, ``--url``, ``--token`` and ``--ca``, given to ``function`` as one ``server``."""
 
     @home_option
     @click.option("--url", envvar="TORPOR_URL", metavar="URL", help="The server, like ws://127.0.0.1:8765.")
     @click.option("--token", envvar="TORPOR_TOKEN", metavar="TOKEN", help="Who you are to it.")
+    @click.option(
+        "--ca",
+        envvar="TORPOR_CA",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Who may vouch for the certificate of a wss:// server, instead of the system's own store.",
+    )
     @functools.wraps(function)
-    def with_server(home: Path, *, url: str | None, token: str | None, **rest: Any) -> R:
+    def with_server(home: Path, *, url: str | None, token: str | None, ca: Path | None, **rest: Any) -> R:
         configure_logs(LogOptions(level="debug" if os.environ.get("TORPOR_DEBUG") == "1" else "error"))
-        return function(server=Server(home=home, url=url, token=token), **rest)
+        return function(server=Server(home=home, url=url, token=token, ca=ca), **rest)
 
     return with_server
 
@@ -212,7 +276,7 @@ def ask(server: Server, question: Callable[[Questions], Awaitable[R]], *, extra_
     async def asked() -> R:
         url, token = await server.reached()
         try:
-            async with TorporClient(url, token) as client:
+            async with server.client(url, token) as client:
                 with anyio.fail_after(ANSWER_DEADLINE_S + extra_s):
                     return await question(Questions(client))
         except TimeoutError as exc:

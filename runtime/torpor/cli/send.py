@@ -152,7 +152,7 @@ async def _answered(server: Server, sending: _Sending, deadline_s: float, outage
     url, token = await server.reached()
     patience = Patience(deadline_s=deadline_s, outage_s=outage_s, url=url, say=_say)
     accepted = anyio.Event()
-    async with TorporClient(url, token, on_connection=patience.on_connection) as client:
+    async with server.client(url, token, on_connection=patience.on_connection) as client:
         with patience:
             return await _turn_of(client, sending, accepted)
     raise click.ClickException(_unanswered(server, sending, patience, is_accepted=accepted.is_set()))

@@ -33,6 +33,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     token: str
+    """The development token; empty where others than this machine may connect, since what is printed may be kept."""
     data: str
 
 
@@ -76,7 +77,8 @@ def command(
         async with anyio.create_task_group() as tasks:
             await tasks.start(_watch_signals, stopping)
             async with app.running(settings, data=folder, host=host, port=port) as running:
-                ready = Announcement(url=running.url, token=running.development_token, data=str(folder))
+                token = running.development_token if running.is_development else ""
+                ready = Announcement(url=running.url, token=token, data=str(folder))
                 if as_json:
                     print_json(ready)
                 else:
@@ -140,8 +142,9 @@ def _announce(ready: Announcement, settings: Settings, *, chat: str) -> None:
     click.echo(f"serving the agent home {settings.home}")
     click.echo(f"  address  {ready.url}")
     click.echo(f"  data     {ready.data}")
-    click.echo(f"  token    {ready.token}")
-    click.echo("           (for development: it never expires and may do everything)")
+    if ready.token:
+        click.echo(f"  token    {ready.token}")
+        click.echo("           (for development: it never expires and may do everything)")
     if real:
         click.echo(f"  models   {', '.join(f'{name}: {model}' for name, model in real.items())}")
     if any(agent.model["kind"] == "local" for agent in settings.agents):
@@ -176,4 +179,5 @@ def _chat_command(ready: Announcement, *, home: Path, data: Path | None) -> str:
     """What finds this very server from the current directory."""
     if data is None:
         return f"{program()} chat{where(home)}"
-    return f"{program()} chat --url {shlex.quote(ready.url)} --token {ready.token}"
+    token = ready.token or "TOKEN"
+    return f"{program()} chat --url {shlex.quote(ready.url)} --token {token}"

@@ -1,5 +1,6 @@
-"""``torpor token``: signs a token with the secret of a data folder; asks no server."""
+"""``torpor token``: signs a token with the secret of a home, or that of its data folder; asks no server."""
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -10,8 +11,10 @@ from torpor.cli.folders import data_folder, data_option, home_option, where
 from torpor.cli.output import json_option, print_json, program
 from torpor.clock import SystemClock
 from torpor.gateway.auth import Scope, mint
+from torpor.gateway.key_loaders import configured_secret
 from torpor.local_files import read_secret
 from torpor.records.ids import DEFAULT_TENANT
+from torpor.settings import read_section
 
 _TTL: Final = re.compile(r"(\d+)([smhd]?)")
 _UNIT_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -62,17 +65,21 @@ def command(
 ) -> None:
     """Sign a token and print it.
 
-    The server need not run; the secret is that of the data folder. A token cannot be called back before it ends.
+    The server need not run. The secret is the one that [auth] of the home names, else that of the data folder. A token
+    cannot be called back before it ends.
     """
-    folder = data_folder(home, data)
-    secret = read_secret(folder)
-    if secret is None:
-        remedy = f"start the server once: {program()} serve{where(home, data)}"
-        raise click.ClickException(f"no secret in {folder}, {remedy}")
+    secret, more = _signing(home, data)
     now_us = SystemClock().now_us()
     try:
         token = mint(
-            secret, subject=subject, owner=owner, tenant=tenant, scopes=scopes, now_us=now_us, lifetime_s=lifetime_s
+            secret,
+            subject=subject,
+            owner=owner,
+            tenant=tenant,
+            scopes=scopes,
+            now_us=now_us,
+            lifetime_s=lifetime_s,
+            more=more,
         )
     except ValueError as exc:
         raise click.UsageError(str(exc), ctx=click.get_current_context()) from exc
@@ -81,3 +88,15 @@ def command(
         print_json({**facts, "expires_at_us": now_us + lifetime_s * 1_000_000})
     else:
         click.echo(token)
+
+
+def _signing(home: Path, data: Path | None) -> tuple[bytes, dict[str, str]]:
+    """The secret, and what else a server of the home asks of tokens that it signed."""
+    auth = read_section(home.resolve(), os.environ, name="auth")
+    if (given := configured_secret(auth, home=home.resolve(), environ=os.environ)) is not None:
+        return given, {claim: value for claim, value in (("iss", auth.issuer), ("aud", auth.audience)) if value}
+    folder = data_folder(home, data)
+    if (own := read_secret(folder)) is None:
+        remedy = f"start the server once: {program()} serve{where(home, data)}"
+        raise click.ClickException(f"no secret in {folder}, {remedy}")
+    return own, {}

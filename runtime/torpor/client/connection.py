@@ -62,7 +62,7 @@ class Connection:
         self._options = options
         self._on_change = on_change
         self._token_source = token_source
-        self._tls = tls if url.startswith("wss:") else None
+        self._tls = (tls or True) if url.startswith("wss:") else None
         self._outgoing: anyio.Event | None = None
         """Made by the writer when ``core.outgoing`` is empty."""
         self.opened = 0

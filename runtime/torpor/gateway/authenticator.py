@@ -170,4 +170,4 @@ def _reason(exc: Exception) -> str:
         case jwt.InvalidAudienceError():
             return "token is meant for another audience"
         case _:
-            return "token is not a valid token, expected a signed JSON Web Token"
+            return "token is not a valid token, expected a JSON Web Token with a signature"

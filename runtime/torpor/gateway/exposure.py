@@ -33,6 +33,11 @@ def check_exposure(options: GatewayOptions, auth: AuthOptions, *, is_loopback: b
         raise ConfigError(WHERE, key="gateway.host", found=found, expected="; and ".join(missing))
 
 
+def is_loopback_name(host: str) -> bool:
+    """Whether that can be told without asking anybody."""
+    return host == "localhost" or is_loopback_address(host)
+
+
 async def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a server that listens there. Raises: OSError: nothing is known of the host."""
     if not host:

@@ -30,10 +30,11 @@ def check_auth_options(options: AuthOptions) -> None:
         raise ConfigError(WHERE, key="auth.secret_env", found=options.secret_env, expected="either it or secret_file")
     if not options.jwks:
         return
-    for name, value in (("issuer", options.issuer), ("audience", options.audience)):
+    for name, claim, value in (("issuer", "iss", options.issuer), ("audience", "aud", options.audience)):
         if not value:
             # One issuer signs for many services, and for many customers: without both, a token for any would do here.
-            raise ConfigError(WHERE, key=f"auth.{name}", found=value, expected="what the tokens have, beside auth.jwks")
+            expected = f"the {claim!r} of the tokens, since auth.jwks is set"
+            raise ConfigError(WHERE, key=f"auth.{name}", found=value, expected=expected)
     if not has_crypto:
         found, expected = "without the package that checks with it", "it installed: pip install 'torpor[jwks]'"
         raise ConfigError(WHERE, key="auth.jwks", found=found, expected=expected)
@@ -63,7 +64,8 @@ def configured_secret(options: AuthOptions, *, home: Path, environ: Mapping[str,
     else:
         return None
     if len(secret) < SECRET_BYTES_MIN:
-        found, expected = f"a secret of {len(secret)} bytes", f"at least {SECRET_BYTES_MIN}; openssl rand -base64 48"
+        found = f"a secret of {len(secret)} bytes"
+        expected = f"at least {SECRET_BYTES_MIN} bytes, as `openssl rand -base64 48` makes them"
         raise ConfigError(WHERE, key=key, found=found, expected=expected)
     return secret
 

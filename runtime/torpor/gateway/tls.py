@@ -5,8 +5,9 @@ that does not fit, as between two writes, changes nothing and is told.
 """
 
 import ssl
-from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 import anyio.to_thread
 import structlog
@@ -14,7 +15,9 @@ import structlog
 from torpor.errors import ConfigError
 from torpor.gateway.key_loaders import WHERE, placed
 from torpor.gateway.options import GatewayOptions
+from torpor.ordinary_files import read_ordinary
 
+_BYTES_MAX: Final = 1_048_576
 _log = structlog.get_logger()
 
 
@@ -28,27 +31,34 @@ class CertificateFiles:
         self.certificate = certificate
         self.key = key
         try:
+            self._loaded = self._versions()
             self.context = _context(certificate, key)
         except OSError as exc:  # an SSLError is one
             expected = "a certificate and its own key without a password, both PEM and readable"
             raise ConfigError(WHERE, key="gateway.tls_certificate", found=_why(exc, self), expected=expected) from exc
 
-    def reloading(self) -> Callable[[], Awaitable[None]]:
-        """What to await when the files may have changed."""
-
-        async def reload() -> None:
-            await anyio.to_thread.run_sync(self._reload)
-
-        return reload
+    async def reload(self) -> None:
+        """Look whether the files have changed, and use them if they are good."""
+        await anyio.to_thread.run_sync(self._reload)
 
     def _reload(self) -> None:
         try:
-            _context(self.certificate, self.key)  # one that is half new would spoil the context in use
-            self.context.load_cert_chain(self.certificate, self.key)
+            if (versions := self._versions()) == self._loaded:
+                return
+            _context(self.certificate, self.key)  # half of a new pair would spoil the context in use
+            self.context.load_cert_chain(self.certificate, self.key, password=_no_password)
         except OSError as exc:
             _log.warning("gateway.certificate_kept", why=_why(exc, self))
         else:
+            self._loaded = versions
             _log.info("gateway.certificate_loaded", file=str(self.certificate))
+
+    def _versions(self) -> tuple[bytes, bytes]:
+        """Digests, since a key is not to lie about."""
+        one, other = (
+            sha256(read_ordinary(path, cap_bytes=_BYTES_MAX)).digest() for path in (self.certificate, self.key)
+        )
+        return one, other
 
 
 def certificate_files(options: GatewayOptions, *, home: Path) -> CertificateFiles | None:
@@ -69,9 +79,13 @@ def certificate_files(options: GatewayOptions, *, home: Path) -> CertificateFile
 def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A key with a password would ask for it on the terminal.
-    context.load_cert_chain(certificate, key, password=lambda: "")
+    context.load_cert_chain(certificate, key, password=_no_password)
     return context
+
+
+def _no_password() -> str:
+    """So that a key with one is unusable, instead of asking for it on the terminal."""
+    return ""
 
 
 def _why(exc: OSError, files: CertificateFiles) -> str:
