@@ -148,6 +148,20 @@ class Busy(ClientError):
         self.retry_after_s = retry_after_s
 
 
+class TooManyUpdates(ClientError):
+    """The context was told too often since a turn began; nothing is selected until it is told after the next one."""
+
+    code = "too_many_updates"
+    retry = Retry.SAFE
+
+    def __init__(self, *, updates_max: int) -> None:
+        super().__init__(
+            f"context changed more than {updates_max} times since the last turn began, nothing is selected now; tell"
+            " it again once the next one has begun"
+        )
+        self.updates_max = updates_max
+
+
 class Rejected(ClientError):
     """A turn is running and the sender asked for ``when_busy=reject``."""
 

@@ -277,7 +277,7 @@ class Actor:
                 case _:
                     assert_never(command)
         except TorporError as refusal:
-            reply.fail(refusal)
+            journal.after_commit(partial(reply.fail, refusal))
             return
         journal.after_commit(partial(reply.resolve, answer))
 

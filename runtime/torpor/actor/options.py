@@ -12,6 +12,9 @@ class ActorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Commands waiting for the actor; one more is answered ``busy``."""
     unprocessed_max: Count = 32
     """Messages accepted and not yet taken by a turn; one more is answered ``busy``."""
+    context_updates_max: Count = 128
+    """Updates of the context that are recorded between the beginnings of two turns; one more is answered
+    ``too_many_updates``, and nothing is selected any more."""
     busy_retry_after_s: Pause = 1.0
     """What a ``busy`` client is told to wait."""
     snapshot_share: Share = 0.5

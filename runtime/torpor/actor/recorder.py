@@ -12,9 +12,10 @@ from torpor.conversation.live_context import due, is_awaited, live_block
 from torpor.conversation.markup import defused
 from torpor.conversation.state import ConversationState
 from torpor.conversation.text import is_blank
-from torpor.errors import Busy, NotOffered, Rejected, UnknownAgent
+from torpor.errors import Busy, NotOffered, Rejected, TooManyUpdates, UnknownAgent
 from torpor.records.blocks import Block, text_block
 from torpor.records.commands import Receipt, Refreshed, RefreshLiveContext, SendMessage, TellLiveContext, UpdateContext
+from torpor.records.context import WorkingContext
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
     ContextChanged,
@@ -31,6 +32,7 @@ from torpor.turn.live_context import order_of
 from torpor.turn.prepare import LIVE_FLAG
 
 _MICROSECONDS: Final = 1_000_000
+_NOTHING: Final = WorkingContext()
 
 
 class Recorder:
@@ -80,16 +82,24 @@ class Recorder:
     def context(self, command: UpdateContext) -> int:
         """Record what is new; a repeat of what was told a short while ago is not written again. Returns the version.
 
-        Raises: UnknownAgent: nothing was recorded.
+        Raises: UnknownAgent: nothing was recorded. TooManyUpdates: nothing is selected any more, since what was told
+        before would now be wrong.
         """
         state, now_us = self._journal.state, self._parts.clock.now_us()
         agent = self._agent(state, command.agent)
         age_s = (now_us - state.context_us) / _MICROSECONDS
-        if command.context != state.context or age_s > self._parts.surroundings.context.expiry_s / 2:
-            if not state.seq:
-                self._journal.add(ConversationCreated(agent=agent.name))
-            version = version_of(state, command.context)
-            self._journal.add(ContextChanged(context=command.context, version=version, principal=command.principal))
+        if command.context == state.context and age_s <= self._parts.surroundings.context.expiry_s / 2:
+            return state.context_version
+        updates_max = self._parts.actor.context_updates_max
+        is_over = state.context_told >= updates_max
+        context = _NOTHING if is_over else command.context
+        if not state.seq:
+            self._journal.add(ConversationCreated(agent=agent.name))
+        if not is_over or context != state.context:
+            version = version_of(state, context)
+            self._journal.add(ContextChanged(context=context, version=version, principal=command.principal))
+        if context != command.context:
+            raise TooManyUpdates(updates_max=updates_max)
         return self._journal.state.context_version
 
     def live_context(self, command: TellLiveContext) -> None:

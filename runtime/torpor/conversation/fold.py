@@ -126,7 +126,13 @@ def _context_changed(state: ConversationState, record: ContextChanged) -> Conver
     version = version_of(state, record.context)
     if record.version != version:
         raise BadHistory(f"record {record.seq} gives the context version {record.version}, it is {version}")
-    return msgspec.structs.replace(state, context=record.context, context_version=version, context_us=record.at_us)
+    return msgspec.structs.replace(
+        state,
+        context=record.context,
+        context_version=version,
+        context_told=state.context_told + 1,
+        context_us=record.at_us,
+    )
 
 
 def version_of(state: ConversationState, context: WorkingContext) -> int:
@@ -179,6 +185,7 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         messages=state.messages + len(taken),
         notes=(),
         view=kept.extended("user", record.turn_only) if record.turn_only else kept,
+        context_told=0,
         context_us=record.at_us if record.signal else state.context_us,
     )
 

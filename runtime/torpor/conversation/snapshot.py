@@ -39,6 +39,7 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     offers: tuple[Offer, ...] = ()
     context: WorkingContext | None = None
     context_version: int = 0
+    context_told: int = 0
     context_us: int = 0
     flags_digest: str = ""
     flags: tuple[str, ...] = ()

@@ -182,6 +182,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """As it was told last."""
     context_version: int = 0
     """Raised when another record is selected."""
+    context_told: int = 0
+    """How often it was told since a turn began."""
     context_us: int = 0
     """When the context was last told, or used by a turn; UTC, microseconds."""
     flags_digest: str = ""

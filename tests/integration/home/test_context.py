@@ -78,6 +78,25 @@ async def test_caps_and_labels_are_those_of_the_home(home: Home) -> None:
         ]
 
 
+async def test_a_context_that_changes_without_end_is_refused_and_the_model_is_told_none(home: Home) -> None:
+    home.settings(actor={"context_updates_max": 2})
+    rooms = [WorkingContext(record=SelectedRecord(type="room", id=str(number))) for number in range(5)]
+    async with living(home, says("So."), says("Now.")) as house:
+        await house.tell(rooms[0])
+        await house.tell(rooms[1])
+        for room in rooms[2:]:
+            with anyio.fail_after(DEADLINE_S), pytest.raises(RequestRefused) as refusal:
+                await house.client.update_context("c1", room)
+            assert refusal.value.code == "too_many_updates"
+        assert len(await house.records("context_changed")) == 3
+        await house.ask("hello")
+        await house.tell(rooms[4])
+        await house.ask("and now?")
+
+        assert said(house, 0) == [["hello"]]
+        assert '<record type="room" id="4"' in said(house)[-1][0]
+
+
 async def test_a_context_creates_its_conversation_for_the_agent_it_names_or_is_refused(home: Home) -> None:
     home.agent("cook")
     async with living(home, says("So.")) as house:

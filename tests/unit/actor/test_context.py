@@ -5,7 +5,8 @@ import pytest
 
 from tests.support.doubles import Gate, ManualClock, says, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, receipt_of, running_engine
-from torpor.errors import UnknownAgent
+from torpor.actor.options import ActorOptions
+from torpor.errors import TooManyUpdates, UnknownAgent
 from torpor.records.commands import UpdateContext
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.journal import ContextChanged, ConversationCreated, TurnFinished, TurnPrepared
@@ -101,6 +102,47 @@ async def test_the_same_context_is_not_written_again_until_half_of_its_time_has_
         clock.advance(engine.parts.surroundings.context.expiry_s * 0.6)
         assert await tell(engine, ROOM) == 3
         assert len(await engine.records_of(ContextChanged)) == 4
+
+
+async def test_a_context_that_is_told_too_often_between_two_turns_leaves_nothing_selected() -> None:
+    async with running_engine(actor=ActorOptions(context_updates_max=3)) as engine:
+        assert [await tell(engine, context) for context in (ROOM, OTHER_ROOM, ROOM)] == [1, 2, 3]
+        assert await tell(engine, ROOM) == 3  # which is none
+        for context in (OTHER_ROOM, ROOM, OTHER_ROOM):
+            with pytest.raises(TooManyUpdates, match="changed more than 3 times since the last turn began"):
+                await tell(engine, context)
+        told = [record.context for record in await engine.records_of(ContextChanged)]
+        assert told == [ROOM, OTHER_ROOM, ROOM, WorkingContext()]
+        assert await tell(engine, WorkingContext()) == 4
+        data = engine.store.image()
+    async with running_engine(data=data, actor=ActorOptions(context_updates_max=3)) as engine:
+        with pytest.raises(TooManyUpdates):
+            await tell(engine, ROOM)
+        await engine.ask("hello")
+        assert await tell(engine, ROOM) == 5
+        await engine.ask("hello again")
+        assert [bool(record.signal) for record in await engine.records_of(TurnPrepared)] == [False, True]
+        assert len(await engine.records_of(ContextChanged)) == 5
+
+
+async def test_a_context_can_always_be_cleared() -> None:
+    async with running_engine(actor=ActorOptions(context_updates_max=1)) as engine:
+        assert [await tell(engine, context) for context in (ROOM, WorkingContext(), WorkingContext())] == [1, 2, 2]
+        assert len(await engine.records_of(ContextChanged)) == 2
+
+
+async def test_a_context_that_is_refused_is_answered_once_what_was_selected_is_gone() -> None:
+    async with running_engine(actor=ActorOptions(context_updates_max=1)) as engine:
+        await tell(engine, ROOM)
+        engine.store.hold()
+        refused = engine.supervisor.post(KEY, UpdateContext(principal="ann", context=OTHER_ROOM))
+        await engine.store.holds_one()
+        await anyio.wait_all_tasks_blocked()
+        assert not refused.is_done
+        engine.store.let_go()
+        with anyio.fail_after(DEADLINE_S), pytest.raises(TooManyUpdates):
+            await refused.wait()
+        assert [record.context for record in await engine.records_of(ContextChanged)] == [ROOM, WorkingContext()]
 
 
 async def test_a_context_that_is_told_while_a_turn_runs_is_for_the_next_one() -> None:

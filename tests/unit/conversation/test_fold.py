@@ -360,6 +360,12 @@ def test_the_first_context_has_the_first_version_whatever_is_selected(context: W
     assert version_of(ConversationState(), context) == 1
 
 
+def test_how_often_the_context_was_told_is_counted_from_one_turn_to_the_next() -> None:
+    state = after(ConversationState(), CREATED, message(1), told(1), told(1))
+    assert state.context_told == 2
+    assert after(state, prepared(1, 1)).context_told == 0
+
+
 def test_flags_that_were_pinned_are_remembered_by_their_digest() -> None:
     state = after(in_turn(), FlagsPinned(digest="f", decisions=()))
     assert (state.flags_digest, state.event) == ("f", in_turn().event)

@@ -36,6 +36,7 @@ STATE = ConversationState(
         actions=(ContextPart(text="opened", label="public"),),
     ),
     context_version=5,
+    context_told=2,
     context_us=1_764_500_000_000_000,
     flags_digest="f",
     flags=("d", "e"),
