@@ -6,7 +6,7 @@ COPY . .
 RUN python -m venv /opt/torpor \
     && /opt/torpor/bin/pip install --quiet --upgrade pip \
     && /opt/torpor/bin/pip wheel --quiet --no-deps --wheel-dir /wheels . \
-    && /opt/torpor/bin/pip install --quiet -c constraints.txt /wheels/*.whl
+    && /opt/torpor/bin/pip install --quiet -c constraints.txt "$(ls /wheels/*.whl)[jwks]"
 
 FROM python:3.11-slim
 COPY --from=build /opt/torpor /opt/torpor
@@ -19,8 +19,10 @@ RUN torpor init /home/agent/home
 WORKDIR /home/agent/home
 VOLUME /home/agent/home
 EXPOSE 8765
+# With certificate files this asks https in vain: replace it, or let a proxy end TLS.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8765/healthz', timeout=4)"]
 # SIGTERM drains: running turns end first.
 STOPSIGNAL SIGTERM
+# Others can reach this address, so a start needs a secret and TLS, by files or by a proxy; compose.yaml shows how.
 CMD ["torpor", "serve", "--host", "0.0.0.0", "--port", "8765"]

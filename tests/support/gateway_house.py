@@ -1,6 +1,7 @@
 """A gateway that listens on a socket, over a ``World``, and clients without manners of their own."""
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from websockets.typing import Subprotocol
 
 from tests.support.gateway_line import SECRET, ManualClock, token_for
 from tests.support.gateway_world import World
-from torpor.gateway.authenticator import Authenticator
+from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.server import Gateway, open_gateway
 from torpor.gateway.subscription import Ports
@@ -102,14 +103,17 @@ class House:
 
 
 @asynccontextmanager
-async def gateway_house(**options: Any) -> AsyncIterator[House]:
+async def gateway_house(
+    *, trusted: Trusted | None = None, tls: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[House]:
     """A house for the length of a block, on a port that the system chose."""
     clock, world = ManualClock(), World()
     everything = GatewayOptions(**{"port": 0, "close_deadline_s": 0.5, **options})
     async with open_gateway(
         ports=Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs),
-        authenticator=Authenticator(SECRET, clock=clock, leeway_s=everything.token_leeway_s),
+        authenticator=Authenticator(SECRET, clock=clock, leeway_s=everything.token_leeway_s, trusted=trusted),
         clock=clock,
         options=everything,
+        tls=tls,
     ) as gateway:
         yield House(gateway, world, clock)

@@ -19,6 +19,8 @@ from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.key_set import KeySet, KeyUnusable, read_key_set
 
 _RETRY_S_MIN: Final = 1.0
+_SLACK_S: Final = 1.0
+"""For a look that ends with its own deadline to be told."""
 _log = structlog.get_logger()
 
 
@@ -66,7 +68,7 @@ class KeyKeeper:
         """Wait for one look that begins now or later; whether it came in time and found a set."""
         looked = self._looked
         self._asked.set()
-        with anyio.move_on_after(self._options.jwks_pause_s + self._options.jwks_deadline_s):
+        with anyio.move_on_after(self._options.jwks_pause_s + self._options.jwks_deadline_s + _SLACK_S):
             await looked.wait()
         return looked.is_set() and self.failure is None
 
@@ -78,10 +80,11 @@ class KeyKeeper:
             await self._look()
 
     def _wait_s(self) -> float:
-        """How long after the pause a look comes unasked."""
-        doublings = min(self._failures, 16)
-        after_failure_s = max(self._options.jwks_pause_s, _RETRY_S_MIN) * 2.0**doublings
-        return min(self._options.jwks_refresh_s, after_failure_s) if doublings else self._options.jwks_refresh_s
+        """How long after the pause a look comes unasked: doubling after failures, up to the interval."""
+        due_s = self._options.jwks_refresh_s
+        if self._failures:
+            due_s = min(due_s, max(self._options.jwks_pause_s, _RETRY_S_MIN) * 2.0 ** min(self._failures, 16))
+        return max(due_s - self._options.jwks_pause_s, 0.0)
 
     async def _look(self) -> None:
         looked, self._looked = self._looked, anyio.Event()

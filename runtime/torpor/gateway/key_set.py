@@ -16,7 +16,7 @@ RSA_BITS_MIN: Final = 2048
 """NIST SP 800-131A: shorter ones may not sign any more."""
 _ALGORITHMS: Final = {("RSA", None): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 """By kind and curve."""
-ASYMMETRIC: Final = frozenset(_ALGORITHMS.values())
+ASYMMETRIC: Final = tuple(_ALGORITHMS.values())
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
 
 PublicKey: TypeAlias = Any
