@@ -72,9 +72,22 @@ class Line:
 
     async def hear(self) -> AnyServerFrame | None:
         """The next frame; None when the connection is to be closed."""
-        with anyio.fail_after(5):
-            data = await self.outbox.take()
+        data = await self.hear_bytes()
         return None if data is None else _FRAMES.decode(data)
+
+    async def hear_bytes(self) -> bytes | None:
+        """The next frame as it is sent."""
+        with anyio.fail_after(5):
+            while (data := self.outbox.take()) is None and self.outbox.closing is None:
+                await self._something()
+        return data
+
+    async def _something(self) -> None:
+        """Return once something may have come, or has waited long enough."""
+        told = anyio.Event()
+        self.outbox.on_ready = told.set
+        with anyio.move_on_after(self.outbox.pause_s()):
+            await told.wait()
 
     async def hear_a(self, kind: type[Frame]) -> Frame:
         """The next frame, which must be of this kind."""

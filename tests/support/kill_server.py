@@ -76,8 +76,8 @@ def trapped_outbox(trap: Trap) -> type[Outbox]:
     """An outbox with a point before each frame is given to the socket."""
 
     class TrappedOutbox(Outbox):
-        async def take(self) -> bytes | None:
-            data = await super().take()
+        def take(self) -> bytes | None:
+            data = super().take()
             if data is not None:
                 trap.reach(f"frame:{msgspec.json.decode(data, type=_Tag).frame}")
             return data

@@ -1,7 +1,7 @@
 """What waits to be sent to one client: bounded, and fair to what must not be lost.
 
-Above: the session and its subscriptions put frames in. Below: the server's writer takes encoded ones out. It knows
-neither sockets nor journals. Three kinds of frames, by what becomes of them when there is no room:
+Above: the session and its subscriptions put frames in. Below: the writer takes encoded ones out. It knows neither
+sockets nor journals. Three kinds of frames, by what becomes of them when there is no room:
 
 - answers (``put``): never dropped; without room the connection is closed and the client resumes;
 - events (``offer``, ``send``): never dropped; without room the caller keeps them, since the journal has them;
@@ -14,7 +14,8 @@ A dropped delta leaves a gap, so what follows it in the same reply is dropped to
 reply, as the protocol says, and is never shown text with a hole.
 """
 
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
@@ -28,6 +29,10 @@ from torpor.records.frames import DeltaFrame, ErrorFrame, ProgressFrame, ServerF
 _ENCODER: Final = msgspec.json.Encoder()
 _DELTA_OVERHEAD_BYTES: Final = 160
 """Of a delta frame around its text; the size of a waiting one is estimated, not encoded."""
+
+
+def nobody_asks() -> None:
+    """What an outbox without a writer tells."""
 
 
 class _Waiting:
@@ -63,23 +68,25 @@ class _Lane:
 
 
 class Outbox:
-    """See the module docstring. Everything but ``send`` and ``take`` is done at once."""
+    """See the module docstring. Everything but ``send`` and ``room`` is done at once."""
 
     def __init__(self, options: GatewayOptions, *, errors: Counter[str] | None = None) -> None:
         """Args: errors: counts the errors that are answered, by their code."""
         self._options = options
         self._errors = errors
-        self._queue: deque[_Waiting] = deque()
+        self.on_ready: Callable[[], None] = nobody_asks
+        """Told when there may be something to take, or the connection is to be closed."""
+        self._queue: list[_Waiting] = []
+        """Not a deque, whose first block is more than all else of an idle connection's outbox."""
         self.size_bytes = 0
         """Of what waits, deltas estimated."""
         self._lanes: dict[str, _Lane] = {}
         self._changed: anyio.Event | None = None
-        """Made by whoever waits for a frame, for room or for the end."""
+        """Made by whoever waits for room or for the end."""
         self._prompt = 0
         """Frames in the queue that leave at once."""
         self._quiet_until = 0.0
         """Until then deltas wait for each other, on the clock of the event loop."""
-        self._is_pausing = False
         self._closing: CloseReason | None = None
         self.dropped = 0
         """Deltas and progress frames that were not sent."""
@@ -162,20 +169,13 @@ class Outbox:
                 self._prompt = 0
                 self.size_bytes = 0
             self._wake()
+            self.on_ready()
 
-    async def take(self) -> bytes | None:
-        """The next frame, encoded; None once the connection is to be closed. Cancelled, it has taken nothing."""
-        while (pause_s := self._pause_s()) > 0:
-            self._is_pausing = bool(self._queue)
-            if pause_s == inf:
-                await self._wait()
-            else:
-                with anyio.move_on_after(pause_s):
-                    await self._wait()
-        self._is_pausing = False
-        if not self._queue:
+    def take(self) -> bytes | None:
+        """The next frame, encoded; None when nothing leaves now, for good once the connection is to be closed."""
+        if not self._queue or self.pause_s() > 0:
             return None
-        waiting = self._queue.popleft()
+        waiting = self._queue.pop(0)
         self._prompt -= waiting.is_prompt
         self.size_bytes -= waiting.size_bytes
         if waiting.delta is not None:
@@ -186,6 +186,12 @@ class Outbox:
                 self._quiet_until = anyio.current_time() + self._options.delta_interval_s
         self._wake()
         return waiting.encoded()
+
+    def pause_s(self) -> float:
+        """When to look for something to take: 0 for now, without end while nothing waits."""
+        if self._closing is not None or self._prompt:
+            return 0.0
+        return max(0.0, self._quiet_until - anyio.current_time()) if self._queue else inf
 
     def _append_encoded(self, frame: ServerFrame) -> bool:
         data = _ENCODER.encode(frame)
@@ -201,14 +207,7 @@ class Outbox:
             self._queue.append(waiting)
             self._prompt += waiting.is_prompt
             self.size_bytes += waiting.size_bytes
-            if waiting.is_prompt or not self._is_pausing:
-                self._wake()
-
-    def _pause_s(self) -> float:
-        """How long ``take`` must wait before it looks again; without end while there is nothing to take."""
-        if self._closing is not None or self._prompt:
-            return 0.0
-        return self._quiet_until - anyio.current_time() if self._queue else inf
+            self.on_ready()
 
     def _has_room(self, size_bytes: int, *, share: int = 1) -> bool:
         if not self._queue:
@@ -238,7 +237,7 @@ class Outbox:
         self.dropped += 1
 
     def _drop_deltas(self) -> None:
-        kept: deque[_Waiting] = deque()
+        kept: list[_Waiting] = []
         for waiting in self._queue:
             if waiting.delta is None:
                 kept.append(waiting)

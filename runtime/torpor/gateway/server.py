@@ -1,7 +1,7 @@
-"""Sockets: the only module here that knows asyncio and ``websockets``.
+"""Sockets: with the writer, the only module here that knows asyncio and ``websockets``.
 
-Above: the composition root, which starts and stops it. Below: one ``Session`` and one ``Outbox`` for each connection,
-with one task that reads and one that writes. GET on the same port serves ``/healthz`` (the process answers) and
+Above: the composition root, which starts and stops it. Below: one ``Session``, one ``Outbox`` and one ``Writer`` for
+each connection, with one task that reads. GET on the same port serves ``/healthz`` (the process answers) and
 ``/readyz`` (it takes work).
 
 A client that does not read would hold a send for ever, and keep-alive does not help against it, since its pings wait
@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
-import structlog
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -40,10 +39,10 @@ from torpor.gateway.origins import Origins, own_origins
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session
 from torpor.gateway.subscription import Ports
+from torpor.gateway.writer import Writer
 from torpor.records.frames import SUBPROTOCOL
 
 SOCKET_PATH: Final = "/"
-_log = structlog.get_logger()
 
 
 class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,30 +223,20 @@ class Gateway:
                 principal=self._principals.pop(connection, None),
                 is_local=is_local(connection, connection.request),
             )
+            _forget_headers(connection)
             self._sessions[session] = outbox
-            tasks.start_soon(self._write, connection, outbox, name="gateway:write")
+            writer = Writer(connection, outbox, tasks=tasks, options=self._options, on_cut=self._count_cut)
             try:
                 await _read(connection, session)
             finally:
                 del self._sessions[session]
                 session.end()
                 self._dropped += outbox.dropped
+                writer.stop()
                 tasks.cancel_scope.cancel()
 
-    async def _write(self, connection: ServerConnection, outbox: Outbox) -> None:
-        try:
-            while (data := await outbox.take()) is not None:
-                with anyio.fail_after(self._options.send_deadline_s):
-                    await connection.send(data, text=True)
-            reason = outbox.closing or CloseReason.INTERNAL
-            with anyio.fail_after(2 * self._options.close_deadline_s):
-                await connection.close(reason.code, reason.text)
-        except ConnectionClosed:
-            return  # the reader sees it as well, and ends the session
-        except TimeoutError:
-            self._cut += 1
-            _log.warning("gateway.client_cut", outbox=repr(outbox), deadline_s=self._options.send_deadline_s)
-            connection.transport.abort()
+    def _count_cut(self) -> None:
+        self._cut += 1
 
     def _sweep(self) -> None:
         # A timer of the loop, since a task group around the caller's block would wrap whatever is raised in it.
@@ -265,6 +254,13 @@ async def _read(connection: ServerConnection, session: Session) -> None:
                 session.receive_binary()
     except ConnectionClosed:
         return  # without a closing handshake, which is how clients vanish
+
+
+def _forget_headers(connection: ServerConnection) -> None:
+    """Those of the handshake would be a fifth of what an idle connection costs, and nobody reads them again."""
+    for message in (connection.request, connection.response):
+        if message is not None:
+            message.headers.clear()
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
