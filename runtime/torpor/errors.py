@@ -48,6 +48,46 @@ class BadFrame(ClientError):
     code = "bad_frame"
 
 
+class TooLong(ClientError):
+    """What the frame carries is longer than the server takes."""
+
+    code = "too_long"
+
+    def __init__(self, what: str, *, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"{what} has {size_bytes} bytes, expected at most {max_bytes}")
+
+
+class TooManySubscriptions(ClientError):
+    """The connection watches as many conversations as it may."""
+
+    code = "too_many_subscriptions"
+
+    def __init__(self, watched: int) -> None:
+        super().__init__(f"connection watches {watched} conversations, which is the most it can; unsubscribe from one")
+
+
+class TooManyConnections(ClientError):
+    """The person has as many connections as they may; the new one is closed."""
+
+    code = "too_many_connections"
+    retry = Retry.SAFE
+
+    def __init__(self, connections: int, *, retry_after_s: float) -> None:
+        super().__init__(f"{connections} connections of this principal are open, which is the most; close one")
+        self.retry_after_s = retry_after_s
+
+
+class TooManyFrames(ClientError):
+    """Frames came faster than the server takes them from one person; this one was not looked at."""
+
+    code = "too_many_frames"
+    retry = Retry.SAFE
+
+    def __init__(self, *, rate: float, retry_after_s: float) -> None:
+        super().__init__(f"frames come too fast, expected at most {rate:g} a second over all connections")
+        self.retry_after_s = retry_after_s
+
+
 class EmptyMessage(ClientError):
     """The message holds nothing but blanks and invisible characters."""
 

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from tests.support.gateway_world import World
 from torpor.gateway.auth import Principal, mint
 from torpor.gateway.authenticator import Authenticator
+from torpor.gateway.limits import Limits
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session
@@ -53,6 +54,7 @@ class Line:
         clock: ManualClock | None = None,
         options: GatewayOptions | None = None,
         principal: Principal | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.options = options or GatewayOptions()
@@ -64,6 +66,7 @@ class Line:
             tasks=tasks,
             clock=self.clock,
             options=self.options,
+            limits=limits or Limits(self.options, now_s=self.clock.monotonic_s),
             principal=principal,
         )
 

@@ -101,6 +101,7 @@ class World:
         """When what is committed happens: at the start of a ``ManualClock``."""
         self.due: set[ConversationKey] = set()
         self.quarantined: dict[ConversationKey, str] = {}
+        self.archived: set[ConversationKey] = set()
         self.posted: list[tuple[ConversationKey, Command]] = []
         self.receipts: dict[tuple[ConversationKey, MessageId], Receipt] = {}
         self.before_read: Callable[[], Awaitable[None]] = _at_once
@@ -167,11 +168,28 @@ class World:
     async def deliver(self, key: ConversationKey, command: Command) -> Answer:
         return await self.post(key, command).wait()
 
+    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+        await _at_once()
+        self.live.pop(key, None)
+        self.quarantined[key] = reason
+        self.bus.publish_standing(key)
+
+    async def release(self, key: ConversationKey) -> None:
+        await _at_once()
+        self.quarantined.pop(key, None)
+        self.bus.publish_standing(key)
+
     def live_status(self, key: ConversationKey) -> LiveStatus | None:
         return self.live.get(key)
 
     async def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[Listing, ...]:
         await self.before_read()
         listings = [
@@ -181,6 +199,7 @@ class World:
             and (tenant is None or key.tenant == tenant)
             and (owner is None or key.owner == owner)
             and (after is None or key > after)
+            and (with_archived or key not in self.archived)
         ]
         return tuple(listings[:limit])
 
@@ -218,6 +237,7 @@ class World:
             updated_us=2_000,
             due_us=3_000 if key in self.due else None,
             quarantine=self.quarantined.get(key, ""),
+            is_archived=key in self.archived,
         )
 
     def _carry_out(self, key: ConversationKey, command: Command) -> Answer | ClientError:

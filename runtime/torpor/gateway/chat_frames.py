@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from torpor.conversation.text import clean, is_blank
-from torpor.errors import BadFrame, EmptyMessage, NothingToCancel, UnknownConversation
+from torpor.errors import BadFrame, EmptyMessage, NothingToCancel, TooLong, UnknownConversation
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.options import GatewayOptions
@@ -45,7 +45,7 @@ def _message(frame: Send, *, by: Principal, options: GatewayOptions) -> SendMess
     if is_blank(cleaned.text) and frame.resume is None:
         raise EmptyMessage
     if (size_bytes := len(cleaned.text.encode())) > options.message_bytes_max:
-        raise BadFrame(f"message has {size_bytes} bytes, expected at most {options.message_bytes_max}")
+        raise TooLong("message", size_bytes=size_bytes, max_bytes=options.message_bytes_max)
     return SendMessage(
         message_id=frame.message_id,
         principal=by.subject,
@@ -76,7 +76,7 @@ def update_context(desk: Desk, frame: UpdateContext, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
     context = _cleaned(frame.context)
     if (size_bytes := len(_ENCODER.encode(context))) > desk.options.context_bytes_max:
-        raise BadFrame(f"context has {size_bytes} bytes, expected at most {desk.options.context_bytes_max}")
+        raise TooLong("context", size_bytes=size_bytes, max_bytes=desk.options.context_bytes_max)
     command = TellContext(principal=by.subject, context=context, agent=frame.agent)
     desk.post(frame, key, command, answer=partial(_done, frame))
 

@@ -13,12 +13,12 @@ import structlog
 
 from torpor.clock import Clock
 from torpor.errors import (
-    BadFrame,
     Busy,
     ClientError,
     JournalCorrupt,
     Quarantined,
     StoreError,
+    TooManySubscriptions,
     TorporError,
     Unavailable,
     UnknownConversation,
@@ -60,6 +60,11 @@ class Desk:
         self._waiting = 0
         """Requests whose answer is on its way."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is watched or on its way."""
+        return bool(self._subscriptions or self._waiting)
+
     def close(self) -> None:
         """End every subscription. Requests go on where they are; their answers have nobody to go to."""
         for subscription in self._subscriptions.values():
@@ -76,13 +81,13 @@ class Desk:
                 self.outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=subscription.name))
 
     def subscribe(self, frame: Subscribe, by: Principal) -> None:
-        """Watch one more conversation, or one of them from another cursor. Raises: BadFrame: it would be too many."""
+        """Watch one more conversation, or one of them from another cursor. Raises: TooManySubscriptions."""
         watched = frame.subscription
         key = key_named(watched.conversation, by=by)
         if (previous := self._subscriptions.get(key)) is not None:
             previous.end()
         elif len(self._subscriptions) >= self.options.subscriptions_max:
-            raise BadFrame(f"connection watches {len(self._subscriptions)} conversations, which is the most it can")
+            raise TooManySubscriptions(len(self._subscriptions))
         subscription = Subscription(
             key,
             name=watched.conversation,

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from torpor.records.bounds import Amount, Count, Pause, Port, Seconds
+from torpor.records.bounds import Amount, Count, Pause, Port, Rate, Seconds
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,11 +26,19 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Web pages that may connect, like ``https://app.example.org``; this server's own may, and so may programs."""
     connections_max: Count = 10_000
     """Of the whole server; one more is answered with HTTP 503."""
+    connections_per_principal_max: Count = 100
+    """Of one person, over all their devices and tabs; one more is closed with 4430."""
+    connections_retry_s: Pause = 10.0
+    """What a client with too many of them is told to wait."""
     backlog: Count = 1024
     """Connections of the whole server that the system keeps until they are taken."""
 
     frame_bytes_max: Count = 1_048_576
     """A longer frame from a client closes its connection."""
+    frames_per_s: Rate = 50.0
+    """From one person over all their connections, in the long run; one more is answered with ``too_many_frames``."""
+    frames_burst: Count = 500
+    """Of them at once. Who goes on until as many were refused is closed with 4431."""
     message_bytes_max: Count = 262_144
     """Of a message's text in UTF-8; a longer one is refused."""
     context_bytes_max: Count = 65_536
@@ -52,6 +60,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Frames kept until then; more of them close the connection."""
     held_bytes_max: Count = 262_144
     """Their size together."""
+    idle_timeout_s: Seconds = 3600.0
+    """A connection that watches nothing and says nothing for this long is closed with 4432."""
     token_leeway_s: Pause = 5.0
     """How far the clock of whoever made a token may differ from ours."""
 
@@ -65,6 +75,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Between two frames of deltas; the first one of a reply leaves at once, and so do all when anything else comes."""
     send_deadline_s: Seconds = 20.0
     """Within which a client takes one frame from us; after it the connection is cut."""
+    slow_deadline_s: Seconds = 300.0
+    """A client that did not catch up for this long since something found no room is closed with 4429."""
     close_deadline_s: Seconds = 2.0
     """How long a closing handshake may take before the connection is cut."""
     ping_interval_s: Seconds = 20.0

@@ -88,6 +88,8 @@ class Outbox:
         self._quiet_until = 0.0
         """Until then deltas wait for each other, on the clock of the event loop."""
         self._closing: CloseReason | None = None
+        self._behind_since: float | None = None
+        """When something found no room, on the clock of the event loop; None once all was taken."""
         self.dropped = 0
         """Deltas and progress frames that were not sent."""
 
@@ -95,6 +97,10 @@ class Outbox:
     def closing(self) -> CloseReason | None:
         """Why the connection is to be closed once ``take`` returns None; None while it is open."""
         return self._closing
+
+    def is_behind(self, *, for_s: float) -> bool:
+        """Whether the client has not caught up for so long."""
+        return self._behind_since is not None and anyio.current_time() - self._behind_since >= for_s
 
     def put(self, frame: ServerFrame) -> None:
         """Queue an answer; without room for it the connection is closed."""
@@ -117,6 +123,7 @@ class Outbox:
         """
         data = _ENCODER.encode(frame)
         while self._closing is None and not self._has_room(len(data), share=2):
+            self._fall_behind()
             await self._wait()
         self._append(_Waiting(data))
         self._seal(conversation)
@@ -124,6 +131,7 @@ class Outbox:
     async def room(self) -> None:
         """Return once half of the outbox is free, or the connection is to be closed."""
         while self._closing is None and not self._has_room(0, share=2):
+            self._fall_behind()
             await self._wait()
 
     def put_delta(self, frame: DeltaFrame) -> None:
@@ -184,6 +192,8 @@ class Outbox:
                 lane.last = None
             if not self._queue and self._options.delta_interval_s:
                 self._quiet_until = anyio.current_time() + self._options.delta_interval_s
+        if not self._queue:
+            self._behind_since = None
         self._wake()
         return waiting.encoded()
 
@@ -198,6 +208,7 @@ class Outbox:
         if not self._has_room(len(data)):
             self._drop_deltas()
         if not self._has_room(len(data)):
+            self._fall_behind()
             return False
         self._append(_Waiting(data))
         return True
@@ -215,6 +226,10 @@ class Outbox:
         frames_max = self._options.outbox_frames_max // share
         bytes_max = self._options.outbox_bytes_max // share
         return len(self._queue) < frames_max and self.size_bytes + size_bytes <= bytes_max
+
+    def _fall_behind(self) -> None:
+        if self._behind_since is None:
+            self._behind_since = anyio.current_time()
 
     def _join(self, lane: _Lane, text: str) -> bool:
         last, size_bytes = lane.last, len(text.encode())

@@ -32,6 +32,7 @@ from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.exposure import is_loopback_address
 from torpor.gateway.handshake import is_local, refusal
+from torpor.gateway.limits import Limits
 from torpor.gateway.metrics_route import PATH as METRICS_PATH
 from torpor.gateway.metrics_route import MetricsRoute
 from torpor.gateway.options import GatewayOptions
@@ -88,6 +89,7 @@ class Gateway:
         self.port = options.port
         """The one it listens on, also when the options left the choice to the system."""
         self._server: Server | None = None
+        self._limits = Limits(options, now_s=clock.monotonic_s)
         self._sessions: dict[Session, Outbox] = {}
         self._principals = WeakKeyDictionary[ServerConnection, Principal]()
         """Of connections between their handshake and their session."""
@@ -220,6 +222,7 @@ class Gateway:
                 tasks=tasks,
                 clock=self._clock,
                 options=self._options,
+                limits=self._limits,
                 principal=self._principals.pop(connection, None),
                 is_local=is_local(connection, connection.request),
             )
@@ -243,6 +246,7 @@ class Gateway:
         self._next_sweep = asyncio.get_running_loop().call_later(self._options.sweep_s, self._sweep)
         for session in tuple(self._sessions):
             session.check()
+        self._limits.sweep()
 
 
 async def _read(connection: ServerConnection, session: Session) -> None:

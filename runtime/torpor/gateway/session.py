@@ -25,12 +25,15 @@ from torpor.errors import (
     KeysUnavailable,
     StoreError,
     TokenExpired,
+    TooManyConnections,
+    TooManyFrames,
     Unauthenticated,
 )
 from torpor.gateway.auth import Principal
 from torpor.gateway.authenticator import Authenticator, UnknownKey
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.desk import Desk
+from torpor.gateway.limits import Limits, Share
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.rules import serve
@@ -81,6 +84,7 @@ class Session:
         tasks: TaskGroup,
         clock: Clock,
         options: GatewayOptions,
+        limits: Limits,
         principal: Principal | None = None,
         is_local: bool = False,
     ) -> None:
@@ -90,24 +94,36 @@ class Session:
         self._tasks = tasks
         self._clock = clock
         self._options = options
+        self._limits = limits
+        self._share: Share | None = None
+        """Of the person, once known."""
+        self._frames = 0
+        """Received before that."""
         self._desk = Desk(ports=ports, outbox=outbox, spawn=self._spawn, clock=clock, options=options)
         self._state = State.NEW
-        self._began_s = clock.monotonic_s()
+        self._began_s = self._heard_s = clock.monotonic_s()
         self._principal: Principal | None = None
         self._held: list[AnyClientFrame] = []
         self._held_bytes = 0
         self._is_identifying = False
         """Whether a ``hello`` waits for keys."""
         if principal is not None:
-            self._state = next_state(self._state, Signal.AUTHENTICATED)
-            self._principal = principal
+            try:
+                self._let_in(principal)
+            except TooManyConnections as exc:
+                self._refuse(exc)
 
     def receive(self, text: str) -> None:
         """Take the next frame; whatever is wrong with it is answered, and costs no other frame anything."""
         if self._outbox.closing is not None or self._state is State.ENDED:
             return
         try:
+            self._pay()
             frame = decode(text)
+        except TooManyFrames as exc:
+            self._outbox.put(unreadable_frame(text, exc))
+            if self._share is not None and self._share.is_spent:
+                self._outbox.close(CloseReason.TOO_MANY_FRAMES)
         except BadFrame as exc:
             self._outbox.put(unreadable_frame(text, exc))
         else:
@@ -115,22 +131,34 @@ class Session:
 
     def receive_binary(self) -> None:
         """Take a frame that is not text: this protocol has none yet."""
-        error = BadFrame("frame is binary, expected text with one JSON object")
+        error: ClientError = BadFrame("frame is binary, expected text with one JSON object")
+        try:
+            self._pay()
+        except TooManyFrames as exc:
+            error = exc
         self._outbox.put(ErrorFrame(code=error.code, message=str(error)))
 
     def check(self) -> None:
-        """Close when ``hello`` is overdue or the token has expired; to be called now and then."""
+        """Close when ``hello`` is overdue, the token has expired, the client does not keep up, or nothing goes on; to
+        be called now and then."""
         if self._principal is None:
             if self._clock.monotonic_s() - self._began_s >= self._options.hello_deadline_s:
                 self._outbox.close(CloseReason.HELLO_OVERDUE)
         elif self._authenticator.is_expired(self._principal):
             self._outbox.close(CloseReason.TOKEN_EXPIRED)
+        elif self._outbox.is_behind(for_s=self._options.slow_deadline_s):
+            self._outbox.close(CloseReason.OVERFLOW, flush=False)
+        elif not self._desk.is_busy and self._clock.monotonic_s() - self._heard_s >= self._options.idle_timeout_s:
+            self._outbox.close(CloseReason.IDLE)
 
     def end(self) -> None:
         """The connection is gone: watch nothing any more. Ending twice is once."""
         self._state = next_state(self._state, Signal.ENDED)
         self._held.clear()
         self._desk.close()
+        if self._share is not None:
+            self._limits.leave(self._share)
+            self._share = None
 
     def _handle(self, frame: AnyClientFrame, *, size_bytes: int = 0) -> None:
         try:
@@ -146,9 +174,28 @@ class Session:
             _log.exception("gateway.frame_failed", frame=type(frame).__name__)
             self._outbox.put(error_frame(None, of=frame))
 
-    def _refuse(self, error: ClientError, *, of: AnyClientFrame) -> None:
-        self._outbox.put(error_frame(error, of=of))
+    def _pay(self) -> None:
+        """For one more frame. Raises: TooManyFrames: it is not served."""
+        self._heard_s = self._clock.monotonic_s()
+        if self._share is not None:
+            self._limits.pay(self._share)
+        else:
+            self._frames += 1
+            if self._frames > self._options.held_frames_max:
+                self._outbox.close(CloseReason.HELD_TOO_MUCH)
+
+    def _let_in(self, principal: Principal) -> None:
+        """Raises: TooManyConnections."""
+        if self._share is None:
+            self._share = self._limits.enter(principal)
+        self._state = next_state(self._state, Signal.AUTHENTICATED)
+        self._principal = principal
+
+    def _refuse(self, error: ClientError, *, of: AnyClientFrame | None = None) -> None:
+        self._outbox.put(error_frame(error, of=of or Hello()))
         match error:
+            case TooManyConnections():
+                self._outbox.close(CloseReason.TOO_MANY_CONNECTIONS)
             case TokenExpired():
                 self._outbox.close(CloseReason.TOKEN_EXPIRED)
             case Unauthenticated():
@@ -169,18 +216,16 @@ class Session:
         """With the keys that can be had."""
         try:
             principal = self._same(await self._authenticator.identify(frame.token, is_local=self._is_local))
+            self._is_identifying = False
+            if self._state is not State.ENDED and self._outbox.closing is None:
+                self._welcome(frame, principal)
         except ClientError as exc:
             self._is_identifying = False
             self._refuse(exc, of=frame)
             self._take_held()
-        else:
-            self._is_identifying = False
-            if self._state is not State.ENDED and self._outbox.closing is None:
-                self._welcome(frame, principal)
 
     def _welcome(self, frame: Hello, principal: Principal) -> None:
-        self._state = next_state(self._state, Signal.AUTHENTICATED)
-        self._principal = principal
+        self._let_in(principal)
         self._desk.restrict(principal)
         self._outbox.put(
             Welcome(

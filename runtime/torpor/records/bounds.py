@@ -12,6 +12,8 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 """A time that passes."""
 Pause: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 """A time that may be nothing."""
+Rate: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+"""Things in a second."""
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A part of a whole."""
 LookBack: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=50)]
