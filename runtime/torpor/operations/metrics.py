@@ -6,8 +6,9 @@ Counting costs a dictionary look-up; all else is done when somebody reads. A tal
 """
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from inspect import isawaitable
+from math import isinf
 from typing import Any, Final
 
 import anyio.to_thread
@@ -16,7 +17,7 @@ import structlog
 
 from torpor.errors import TorporError
 from torpor.operations import metrics_table as table
-from torpor.operations.metrics_table import Kind, Metric, Number, metric_of
+from torpor.operations.metrics_table import Kind, Metric, Number, Room, metric_of
 
 _log = structlog.get_logger()
 _UNTOLD: Final = Number(Kind.GAUGE, "")
@@ -89,7 +90,11 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """A family as a part told it just now."""
 
     metric: Metric
-    values: Mapping[tuple[str, ...], float]
+    values: Mapping[tuple[str, ...], float] = {}
+    buckets: tuple[tuple[str, float], ...] = ()
+    """Of a histogram, each with the count up to its bound."""
+    total: float = 0.0
+    """Of a histogram, what was observed, together."""
 
 
 class Metrics:
@@ -134,23 +139,39 @@ class Metrics:
 
 
 def _families(room: str, statistics: Any) -> Iterator[Reported]:
-    known = table.ROOMS[room].numbers if room in table.ROOMS else {}
+    """What of a struct are numbers."""
+    known = table.ROOMS[room] if room in table.ROOMS else Room(struct="", numbers={})
     for field in type(statistics).__struct_fields__:
-        value = getattr(statistics, field)
-        number = known.get(field, _UNTOLD)
-        if isinstance(value, Mapping):
+        value, number = getattr(statistics, field), known.numbers.get(field, _UNTOLD)
+        metric = metric_of(room, field, number)
+        if field in known.totals:
+            continue
+        if number.kind is Kind.HISTOGRAM:
+            yield Reported(metric=metric, buckets=_summed(value), total=getattr(statistics, number.total))
+        elif isinstance(value, Mapping):
+            labels = metric.labels or ("name",)
             values = {(key,) if isinstance(key, str) else tuple(key): float(each) for key, each in value.items()}
-            if not number.labels:
-                number = Number(number.kind, number.about, ("name",))
-        else:
-            values = {} if value is None else {(): float(value)}
-        yield Reported(metric=metric_of(room, field, number), values=values)
+            yield Reported(metric=msgspec.structs.replace(metric, labels=labels), values=values)
+        elif isinstance(value, int | float):
+            yield Reported(metric=metric, values={(): float(value)})
+
+
+def _summed(buckets: Iterable[Any]) -> tuple[tuple[str, float], ...]:
+    """With the count up to each bound, from buckets with the count between the bounds."""
+    so_far, summed = 0.0, []
+    for bucket in buckets:
+        so_far += bucket.count
+        summed.append(("+Inf" if isinf(bucket.at_most_s) else str(float(bucket.at_most_s)), so_far))
+    return tuple(summed)
 
 
 def _rendered(tallies: list[Tally], spreads: list[Spread], reported: list[Reported], accept: str) -> Page:
     """In a thread: the first time it loads the library, which no start should wait for."""
     from torpor.operations.metrics_text import text_of  # noqa: PLC0415  slow to import: 60 ms, a part of a start
 
-    families = [*reported, *(Reported(metric=tally.metric, values=tally.counts()) for tally in tallies)]
+    families = [
+        *reported,
+        *(Reported(metric=tally.metric, values=tally.counts()) for tally in tallies),
+    ]
     content_type, body = text_of(families, {spread.metric: spread.series() for spread in spreads}, accept=accept)
     return Page(content_type=content_type, body=body)

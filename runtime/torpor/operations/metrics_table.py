@@ -40,6 +40,10 @@ class Number(msgspec.Struct, frozen=True):
     about: str
     labels: tuple[str, ...] = ()
     """Of a field that is a mapping: what its keys are."""
+    name: str = ""
+    """Instead of the field's."""
+    total: str = ""
+    """Of a histogram, whose field holds buckets with ``at_most_s`` and ``count``: the field with its sum."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +53,15 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     """Its module in the engine and its name; a test holds its fields against ``numbers``."""
     numbers: Mapping[str, Number]
 
+    @property
+    def totals(self) -> frozenset[str]:
+        """Fields that are a part of a histogram."""
+        return frozenset(number.total for number in self.numbers.values() if number.total)
+
 
 def metric_of(room: str, field: str, number: Number) -> Metric:
     """The family that a field of a room becomes."""
+    field = number.name or field
     stem = f"{field.removesuffix('_s')}_seconds" if field.endswith("_s") else field
     ending = "_total" if number.kind is Kind.COUNTER else ""
     return Metric(name=f"torpor_{room}_{stem}{ending}", kind=number.kind, about=number.about, labels=number.labels)
@@ -234,6 +244,35 @@ ROOMS: Final[Mapping[str, Room]] = {
             "started": Number(Kind.COUNTER, "Processes started."),
             "killed": Number(Kind.COUNTER, "Processes killed because their call was given up."),
             "crashed": Number(Kind.COUNTER, "Processes that ended by themselves."),
+        },
+    ),
+    "supervisor": Room(
+        struct="supervisor.statistics.SupervisorStatistics",
+        numbers={
+            "live": Number(Kind.GAUGE, "Actors, by what they are doing.", ("state",)),
+            "resting": Number(Kind.GAUGE, "Actors with nothing to do and nothing to read."),
+            "waiting_commands": Number(Kind.GAUGE, "Commands in mailboxes, or for the next incarnation."),
+            "waiting_thaws": Number(Kind.GAUGE, "Actors that wait for their turn to thaw."),
+            "memory_bytes": Number(Kind.GAUGE, "Memory of the process, as it was measured last."),
+            "thaws": Number(Kind.COUNTER, "Actors started."),
+            "crashes": Number(Kind.COUNTER, "Actors that crashed."),
+            "restarts": Number(Kind.COUNTER, "Actors started again after a crash."),
+            "quarantines": Number(Kind.COUNTER, "Conversations quarantined."),
+            "releases": Number(Kind.COUNTER, "Conversations released from quarantine."),
+            "hibernations": Number(Kind.COUNTER, "Actors put to sleep, by why.", ("reason",)),
+            "refused": Number(Kind.COUNTER, "Commands for which no actor was started, by why.", ("reason",)),
+        },
+    ),
+    "watchdog": Room(
+        struct="watchdog.statistics.WatchdogStatistics",
+        numbers={
+            "beats": Number(Kind.COUNTER, "Looks at how late the event loop is."),
+            "last_lag_s": Number(Kind.GAUGE, "How late it was at the last look."),
+            "lag_max_s": Number(Kind.GAUGE, "How late it was at most, since the start."),
+            "buckets": Number(Kind.HISTOGRAM, "How late the event loop was.", name="lag_s", total="lag_sum_s"),
+            "stalls": Number(Kind.COUNTER, "Times that it was late by `watchdog.lag_warn_s` or more."),
+            "stalled_s": Number(Kind.COUNTER, "Those times together."),
+            "suspensions": Number(Kind.COUNTER, "Times that the whole process did not run for as long."),
         },
     ),
 }

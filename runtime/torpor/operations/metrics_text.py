@@ -28,6 +28,12 @@ class Valued(Protocol):
     @property
     def values(self) -> Mapping[tuple[str, ...], float]: ...
 
+    @property
+    def buckets(self) -> Sequence[tuple[str, float]]: ...
+
+    @property
+    def total(self) -> float: ...
+
 
 class _Snapshot(Collector):
     """What stands in for a registry: everything of one moment."""
@@ -49,6 +55,8 @@ def text_of(families: Sequence[Valued], histograms: Mapping[Metric, Series], *, 
 
 def _family(told: Valued) -> Family:
     metric = told.metric
+    if metric.kind is Kind.HISTOGRAM:
+        return _histogram(metric, {(): (told.buckets, told.total)})
     kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
     family = kind(metric.name, metric.about, labels=metric.labels)
     for labels, value in told.values.items():

@@ -286,7 +286,7 @@ def kinds(events: Iterable[AnyEvent]) -> list[str]:
 
 
 @asynccontextmanager
-async def living(home: Home, *plays: Play, model: Model | None = None) -> AsyncIterator[House]:
+async def living(home: Home, *plays: Play, model: Model | None = None, spans: object = None) -> AsyncIterator[House]:
     """A server for ``home`` and a client of its developer; every request that the model got must have been valid."""
     model = model or Model()
     model.then(*plays)
@@ -301,7 +301,7 @@ async def living(home: Home, *plays: Play, model: Model | None = None) -> AsyncI
                 data=home.path / "data",
                 host="127.0.0.1",
                 port=0,
-                wrapping=Wrapping(model=lambda _: model),
+                wrapping=Wrapping(model=lambda _: model, spans=spans),
             ) as server,
             TorporClient(server.url, server.development_token) as client,
         ):
