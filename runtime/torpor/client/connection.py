@@ -189,7 +189,7 @@ class Connection:
     async def _resend(self, later: ResendLater) -> None:
         await anyio.sleep(later.after_s * (1 + self._jitter() / 4))
         self.resent += 1
-        self._core.resend(later.ref)
+        self._core.resend(later)
         self.wake()
 
     async def _close(self, socket: ClientConnection) -> None:

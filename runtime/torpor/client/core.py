@@ -15,7 +15,7 @@ import msgspec
 from torpor.client.failures import ConnectionLost, RequestRefused
 from torpor.client.follow import Follow, Sink
 from torpor.client.wire import IncomingEvent, IncomingReload, decode, encode
-from torpor.errors import TokenExpired, Unauthenticated
+from torpor.errors import TokenExpired, TooManyFrames, Unauthenticated
 from torpor.records.frames import (
     Accepted,
     Cancel,
@@ -29,6 +29,7 @@ from torpor.records.frames import (
     Result,
     Resumed,
     Send,
+    StatusFrame,
     Subscribe,
     Unsubscribe,
     Welcome,
@@ -44,9 +45,11 @@ class Asker(Protocol):
 
 
 class ResendLater(msgspec.Struct, frozen=True, kw_only=True):
-    """The server had no room for this message; it wants to be asked again."""
+    """The server had no room for a request, or for a subscription; it wants to be asked again."""
 
-    ref: str
+    ref: str = ""
+    conversation: str = ""
+    """Of a subscription."""
     after_s: float
 
 
@@ -92,10 +95,12 @@ class ClientCore:
         """Nobody waits for this answer any more; what was sent is not called back."""
         self._pending.pop(ref, None)
 
-    def resend(self, ref: str) -> None:
-        """Send a request once more, unless it has been answered."""
-        if (pending := self._pending.get(ref)) is not None:
+    def resend(self, later: ResendLater) -> None:
+        """Say it once more, unless it has been answered or nobody wants it any more."""
+        if (pending := self._pending.get(later.ref)) is not None:
             self._tell(pending)
+        elif (follow := self._follows.get(later.conversation)) is not None:
+            self._subscribe(follow)
 
     def watch(self, conversation: str, *, cursor: Cursor | None, sink: Sink) -> None:
         """Follow a conversation, once; its items go to ``sink``."""
@@ -172,14 +177,19 @@ class ClientCore:
             raise Unauthenticated(frame.message)
         pending = self._pending.get(frame.ref)
         if pending is not None:
-            if isinstance(pending.frame, Send) and frame.retry_after_s is not None:
+            was_not_looked_at = isinstance(pending.frame, Send) or frame.code == TooManyFrames.code
+            if was_not_looked_at and frame.retry_after_s is not None:
                 return ResendLater(ref=frame.ref, after_s=frame.retry_after_s)
             self._settle(frame.ref, RequestRefused(frame))
+        elif frame.code == TooManyFrames.code and frame.retry_after_s is not None:
+            return ResendLater(conversation=frame.conversation, after_s=frame.retry_after_s)
         elif not frame.ref and (follow := self._follows.pop(frame.conversation, None)) is not None:
             follow.sink.fail(RequestRefused(frame))
         return None
 
-    def _on_watched(self, frame: IncomingEvent | DeltaFrame | ProgressFrame | IncomingReload | Resumed) -> None:
+    def _on_watched(
+        self, frame: IncomingEvent | DeltaFrame | ProgressFrame | IncomingReload | Resumed | StatusFrame
+    ) -> None:
         follow = self._follows.get(frame.conversation)
         if follow is None:
             return
@@ -192,6 +202,8 @@ class ClientCore:
                 follow.on_delta(frame)
             case ProgressFrame():
                 follow.on_progress(frame)
+            case StatusFrame():
+                follow.on_status(frame)
             case IncomingEvent():
                 if not follow.on_event(frame):
                     self._subscribe(follow)

@@ -118,25 +118,19 @@ class Session:
         if self._outbox.closing is not None or self._state is State.ENDED:
             return
         try:
-            self._pay()
             frame = decode(text)
-        except TooManyFrames as exc:
-            self._outbox.put(unreadable_frame(text, exc))
-            if self._share is not None and self._share.is_spent:
-                self._outbox.close(CloseReason.TOO_MANY_FRAMES)
         except BadFrame as exc:
-            self._outbox.put(unreadable_frame(text, exc))
+            self._turn_down(unreadable_frame(text, self._too_fast() or exc))
+            return
+        if (too_fast := self._too_fast()) is not None:
+            self._turn_down(error_frame(too_fast, of=frame))
         else:
             self._handle(frame, size_bytes=len(text.encode(errors="surrogatepass")))
 
     def receive_binary(self) -> None:
         """Take a frame that is not text: this protocol has none yet."""
-        error: ClientError = BadFrame("frame is binary, expected text with one JSON object")
-        try:
-            self._pay()
-        except TooManyFrames as exc:
-            error = exc
-        self._outbox.put(ErrorFrame(code=error.code, message=str(error)))
+        error = self._too_fast() or BadFrame("frame is binary, expected text with one JSON object")
+        self._turn_down(ErrorFrame(code=error.code, message=str(error), retry_after_s=error.retry_after_s))
 
     def check(self) -> None:
         """Close when ``hello`` is overdue, the token has expired, the client does not keep up, or nothing goes on; to
@@ -174,15 +168,24 @@ class Session:
             _log.exception("gateway.frame_failed", frame=type(frame).__name__)
             self._outbox.put(error_frame(None, of=frame))
 
-    def _pay(self) -> None:
-        """For one more frame. Raises: TooManyFrames: it is not served."""
+    def _too_fast(self) -> TooManyFrames | None:
+        """Count one more frame; the error when it is not served."""
         self._heard_s = self._clock.monotonic_s()
-        if self._share is not None:
-            self._limits.pay(self._share)
-        else:
+        if self._share is None:
             self._frames += 1
             if self._frames > self._options.held_frames_max:
                 self._outbox.close(CloseReason.HELD_TOO_MUCH)
+            return None
+        try:
+            self._limits.pay(self._share)
+        except TooManyFrames as exc:
+            return exc
+        return None
+
+    def _turn_down(self, answer: ErrorFrame) -> None:
+        self._outbox.put(answer)
+        if self._share is not None and self._share.is_spent:
+            self._outbox.close(CloseReason.TOO_MANY_FRAMES)
 
     def _let_in(self, principal: Principal) -> None:
         """Raises: TooManyConnections."""

@@ -168,6 +168,7 @@ def unreadable_frame(text: str, error: ClientError) -> ErrorFrame:
     return ErrorFrame(
         code=error.code,
         message=str(error),
+        retry_after_s=error.retry_after_s,
         ref=loose.ref,
         conversation=loose.conversation,
         message_id=loose.message_id,

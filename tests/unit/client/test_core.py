@@ -122,11 +122,26 @@ def test_a_message_that_met_a_full_mailbox_is_sent_again_later(core: ClientCore)
 
     assert later == ResendLater(ref="a", after_s=0.5)
     assert caller.answers == []
-    core.resend("a")
+    core.resend(later)
     assert [frame["message_id"] for frame in said(core)] == ["m-a"]
     told(core, accepted("a"))
-    core.resend("a")
+    core.resend(later)
     assert said(core) == []
+
+
+def test_what_came_too_fast_is_said_again_later_whatever_it_is(core: ClientCore) -> None:
+    caller, bucket = Caller(), Bucket()
+    core.connected()
+    core.ask(ListConversations(ref="l"), caller)
+    core.watch("c1", cursor=Cursor(event=3), sink=bucket)
+    said(core)
+    refused = ErrorFrame(code="too_many_frames", message="too fast", retry_after_s=0.25)
+    for name, frame in ({"ref": "l"}, "list"), ({"conversation": "c1"}, "subscribe"):
+        later = told(core, msgspec.structs.replace(refused, **name))
+        assert later == msgspec.structs.replace(ResendLater(after_s=0.25), **name)
+        core.resend(later)
+        assert [again["frame"] for again in said(core)] == [frame]
+    assert (caller.answers, bucket.error) == ([], None)
 
 
 def test_any_other_refusal_is_the_answer(core: ClientCore) -> None:

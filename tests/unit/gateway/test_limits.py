@@ -56,6 +56,9 @@ async def test_frames_beyond_the_rate_are_refused_with_the_time_to_wait() -> Non
         for _ in range(3):
             line.say(NOTHING)
             await line.hear_a(Done)
+        line.say(Subscribe(subscription=Subscription(conversation="c2")))
+        assert (await line.hear_a(ErrorFrame)).conversation == "c2"
+        house.clock.advance(0.5)
         line.say(Refresh(ref="x", conversation="c1"))
         refused = await line.hear_a(ErrorFrame)
         assert (refused.code, refused.ref, refused.conversation) == ("too_many_frames", "x", "c1")
