@@ -59,6 +59,9 @@ CODES: Final[dict[str, Code]] = {
     "root_unreadable": Code("error", "error", "a folder of skills cannot be looked into, what it held stays"),
     "file_name": Code("warning", "error", "the file is not named SKILL.md in capitals"),
     "case_twin": Code("warning", "error", "two files whose names differ in capitals only, SKILL.md is taken"),
+    "misspelt_key": Code(
+        "warning", "error", "a key that is one of the specification's but for its spelling: it says nothing"
+    ),
     "unknown_key": Code("warning", "warning", "a key that the specification does not have, kept"),
     "invisible_characters": Code("warning", "warning", "invisible characters in name or description, left out"),
     "body_long": Code("warning", "warning", "the text has more than 500 lines or 5,000 tokens"),

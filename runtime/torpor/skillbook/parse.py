@@ -35,6 +35,7 @@ PLACEHOLDER: Final = "Say what this does and when to use it, with the words that
 SPEC_KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 FLAG_KEYS: Final = ("disable-model-invocation", "user-invocable")
 """Not in the specification, widely used, and honoured."""
+_KNOWN: Final = (*SPEC_KEYS, *FLAG_KEYS)
 
 _SPEC_NAME: Final = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _INVISIBLE: Final = regex.compile(r"[\p{Cc}\p{Cs}\p{Co}\p{Default_Ignorable_Code_Point}\uFFF9-\uFFFB]")
@@ -206,22 +207,24 @@ def _compatibility(fields: Fields) -> str:
 
 
 def _extra(fields: Fields) -> dict[str, Any]:
-    known = (*SPEC_KEYS, *FLAG_KEYS)
-    extra = {key: value for key, value in fields.values.items() if key not in known}
-    for key in itertools.islice(extra, UNKNOWN_TOLD_MAX):
-        close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
-        hint = f", perhaps `{close[0]}` is meant" if close else ""
-        fields.find(
-            "unknown_key",
-            f"has the key `{key[:SHOWN_CHARS_MAX]}`, which the specification does not have{hint}",
-            key=key,
-        )
+    extra = {key: value for key, value in fields.values.items() if key not in _KNOWN}
+    for key in itertools.islice(sorted(extra, key=lambda key: _spelt(key) not in _KNOWN), UNKNOWN_TOLD_MAX):
+        shown = key[:SHOWN_CHARS_MAX]
+        if close := difflib.get_close_matches(_spelt(key), _KNOWN, n=1, cutoff=0.85):
+            fields.find("misspelt_key", f"has the key `{shown}`, which says nothing, expected `{close[0]}`", key=key)
+        else:
+            fields.find("unknown_key", f"has the key `{shown}`, which the specification does not have", key=key)
     size_bytes = len(msgspec.json.encode(extra))
     if size_bytes > EXTRA_BYTES_MAX:
         message = f"has {size_bytes:,} bytes in other keys, more than {EXTRA_BYTES_MAX:,} are not kept"
         fields.find("front_matter_large", message)
         return {}
     return extra
+
+
+def _spelt(key: str) -> str:
+    """As the specification spells keys: in small letters, with hyphens."""
+    return key[:SHOWN_CHARS_MAX].lower().replace("_", "-").replace(" ", "-")
 
 
 def _judge_body(body: str, fields: Fields) -> None:

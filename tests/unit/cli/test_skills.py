@@ -49,6 +49,15 @@ def test_broken_rule_is_told_with_its_place_and_fails(home: Path, capsys: pytest
     assert out.endswith("1 skill, 3 errors, 1 warning\n")
 
 
+def test_misspelt_restriction_fails_with_the_key_that_is_meant(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(home / "skills", "a", text("a", extra="allowed_tools: look\n"))
+
+    assert main(["skills", "check"]) == 1
+
+    told = "error: skills/a/SKILL.md:4: has the key `allowed_tools`, which says nothing, expected `allowed-tools`"
+    assert told in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("path", ["mine/a", "mine/a/SKILL.md", "mine/a/", "mine"])
 def test_skill_is_checked_wherever_it_is(home: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     put(home / "mine", "a")

@@ -353,12 +353,41 @@ def test_loading_forgives_what_it_can_read(file: str | bytes, directory_name: st
 
 
 def test_author_is_told_of_more_than_an_operator() -> None:
-    text = front(user_invokable="true").replace("---\nx", "---\n" + "x\n" * 501)
+    text = front(version="1").replace("---\nx", "---\n" + "x\n" * 501)
     (unknown, long) = sorted(validate(text.encode(), directory_name="a"), key=lambda found: -found.line)
     assert unknown.severity == long.severity == "warning"
-    assert unknown.message.endswith("perhaps `user-invocable` is meant")
+    assert unknown.message == "has the key `version`, which the specification does not have"
     assert long.code == "body_long"
     assert read(text).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("allowed_tools", "allowed-tools"),
+        ("Allowed-Tools", "allowed-tools"),
+        ("allowedTools", "allowed-tools"),
+        ("allowed tools", "allowed-tools"),
+        ("alowed-tools", "allowed-tools"),
+        ("disable_model_invocation", "disable-model-invocation"),
+        ("user_invokable", "user-invocable"),
+        ("licence", "license"),
+    ],
+)
+def test_a_key_that_is_misspelt_breaks_the_specification_and_is_told_to_an_operator(key: str, meant: str) -> None:
+    data = front().replace("---\nx", f"{key}: none\n---\nx").encode()
+    (found,) = validate(data, directory_name="a")
+    assert (found.code, found.severity, found.line) == ("misspelt_key", "error", 4)
+    assert found.message == f"has the key `{key}`, which says nothing, expected `{meant}`"
+    assert [(told.code, told.severity) for told in parse(data, directory_name="a").diagnostics] == [
+        ("misspelt_key", "warning")
+    ]
+
+
+def test_a_misspelt_key_is_found_behind_many_others() -> None:
+    lines = "".join(f"other{number}: 1\n" for number in range(100))
+    data = front().replace("---\nx", f"{lines}allowed_tools: none\n---\nx").encode()
+    assert "misspelt_key" in {found.code for found in validate(data, directory_name="a")}
 
 
 @given(st.binary(), st.text())
