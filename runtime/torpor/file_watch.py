@@ -3,9 +3,10 @@
 Above: whatever keeps a parsed copy of files that people edit. It knows nothing of what the files mean, and it may tell
 once too often: ``changed`` has to look for itself. A path need not exist yet and may be replaced by another one; it is
 looked for at a fixed pace. Where the system cannot notify (no inotify, its limit reached, some network mounts), files
-are looked at instead.
+are looked at instead, and it is asked again from time to time: a limit may have been raised.
 """
 
+import math
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -36,6 +37,8 @@ _POLLED_SHARE: Final = 0.05
 """Of the time that polling may spend on looking; large trees are looked at less often."""
 _CHECKED_SHARE: Final = 0.005
 """Likewise, beside notifications: what comes just when the library begins to wait anew, it drops."""
+_AGAIN_S: Final = 600.0
+"""Between two attempts at notifications that failed: each costs a line in the log and a look of the reader's."""
 
 _log = structlog.get_logger()
 
@@ -46,18 +49,20 @@ async def watch(
     changed: Callable[[], Awaitable[None]],
     is_polling: bool = False,
     look_s: float = 1.0,
+    again_s: float = _AGAIN_S,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Await ``changed`` after each burst of changes below ``paths``, until cancelled; one call at a time.
 
     It is called once without a cause when watching begins, at most ``look_s`` later, so that nothing is missed between
     the reader's last look and the first notification. What it raises is a fault of the reader's: it is logged, and the
-    next burst is told all the same. No fault of the watching library ends the watch either; from then on it polls.
+    next burst is told all the same. No fault of the watching library ends the watch either; for a while it polls.
 
     Args:
         paths: files, or folders with all that is below them; links are not followed.
         is_polling: look at every file each ``look_s`` instead of asking the system for notifications.
         look_s: between two looks whether a path has appeared, vanished or been replaced.
+        again_s: how long it polls after notifications failed, before it asks for them again.
 
     Cancellation: ends within about 0.1 s.
     """
@@ -67,16 +72,17 @@ async def watch(
         # The thread that waits for notifications cannot be cancelled; it looks at the event.
         tasks.start_soon(_set_when_cancelled, stop, name="file_watch:stop")
         task_status.started()
+        polled_until_s = math.inf if is_polling else -math.inf
         while True:
             there = await _looked(_identities, paths)
             existing = [path for path, identity in zip(paths, there, strict=True) if identity is not None]
-            if is_polling:
-                await _polled(_trees, paths, seen=await _looked(_trees, paths), changed=tell, look_s=look_s)
+            if anyio.current_time() < polled_until_s:
+                seen = await _looked(_trees, paths)
+                await _polled(_trees, paths, seen=seen, changed=tell, look_s=look_s, until_s=polled_until_s)
             elif not existing:
                 await _polled(_identities, paths, seen=there, changed=tell, look_s=look_s)
-            else:
-                bursts = _bursts(existing, look_s=look_s, stop=stop)
-                is_polling = await _notified(bursts, paths, there, changed=tell)
+            elif await _notified(_bursts(existing, look_s=look_s, stop=stop), paths, there, changed=tell):
+                polled_until_s = anyio.current_time() + again_s
 
 
 async def _told(changed: Callable[[], Awaitable[None]], paths: Sequence[Path]) -> None:
@@ -100,10 +106,11 @@ async def _polled(
     seen: object,
     changed: Callable[[], Awaitable[None]],
     look_s: float,
+    until_s: float = math.inf,
 ) -> None:
-    """Await ``changed`` at once, and return at the first look that differs from ``seen``."""
+    """Await ``changed`` at once, and return at the first look that differs from ``seen``, or after ``until_s``."""
     await changed()
-    while True:
+    while anyio.current_time() < until_s:
         began_s = anyio.current_time()
         if await _looked(look, paths) != seen:
             return
@@ -136,7 +143,7 @@ async def _notified(
     *,
     changed: Callable[[], Awaitable[None]],
 ) -> bool:
-    """Await ``changed`` for each burst until a path is not what it was; returns whether to poll from now on."""
+    """Await ``changed`` for each burst until a path is not what it was; returns whether to poll for now."""
     is_first = True
     versions = _Versions(paths)
     async with aclosing(bursts):

@@ -12,6 +12,7 @@ from typing import Any, Self
 import anyio
 import pytest
 import structlog
+from watchfiles._rust_notify import RustNotify
 
 from torpor.file_watch import watch
 
@@ -221,3 +222,29 @@ async def test_watch_falls_back_to_polling_where_the_system_cannot_notify(
         before = told.times
         write(tmp_path / "a.md")
         await told.more_than(before)
+
+
+async def test_the_system_is_asked_again_after_it_could_not_notify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Semaphore(0)
+    refusals = ["OS file watch limit reached"] * 2
+
+    def limited(*args: Any) -> Any:
+        if refusals:
+            raise OSError(refusals.pop())
+        asked.release()
+        return RustNotify(*args)
+
+    monkeypatch.setattr("watchfiles.main.RustNotify", limited)
+    told = Told()
+    with structlog.testing.capture_logs() as logged:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(partial(watch, [tmp_path], changed=told, look_s=0.05, again_s=0.1))
+            with anyio.fail_after(20):
+                await anyio.to_thread.run_sync(asked.acquire, abandon_on_cancel=True)
+            before = told.times
+            write(tmp_path / "a.md")
+            await told.more_than(before)
+            tasks.cancel_scope.cancel()
+    assert [entry["event"] for entry in logged] == ["file_watch.polling"] * 2
