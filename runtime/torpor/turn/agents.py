@@ -2,7 +2,7 @@
 conversations."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,17 @@ INDEX_BUDGET_TOKENS: Final = 2_000
 """Of the index of skills, where nobody says otherwise."""
 UNBOUND: Final = Profile()
 """Nothing but the model's window counts."""
+
+
+class FoldTerms(NamedTuple):
+    """What a fold needs to know of what its agent offers."""
+
+    preamble: Preamble
+    """Once something is folded."""
+    skills: frozenset[str]
+    """Keys that may still be loaded."""
+    reads_earlier: bool
+    """Whether the model has the tool that reads what goes."""
 
 
 class Agent:
@@ -117,6 +128,12 @@ class Agent:
         """Whether there is something that its conversation holds and cannot see: folded turns, or a result cut short,
         for which the tool that reads it was offered."""
         return state.generation > 0 or READ_EARLIER in self.offers.tools_of(state.preamble)
+
+    def fold_terms(self, preamble: Preamble, decided: Decided, catalogue: Catalogue) -> FoldTerms:
+        """For a turn with ``preamble``."""
+        after = self.offers.with_earlier(preamble, decided)
+        skills = self.offer(decided, catalogue, has_earlier=True).addresses()
+        return FoldTerms(after, skills, READ_EARLIER in self.offers.tools_of(after))
 
     def interned(self, preamble: Preamble) -> Preamble:
         """The same preamble as other conversations hold it, so that its text is in memory once."""

@@ -108,26 +108,33 @@ async def replacement(
 
     Args: skills: keys that may still be loaded.  reads_earlier: whether the model has the tool that reads what goes.
     """
+    has_failed = state.turn is not None and state.turn.has_fold_failed
+    # What was said last is worth more words than its beginnings, if there is anybody to find them.
+    asks = step.reason is FoldReason.SUMMARY or (step.reason is FoldReason.EVERYTHING and not has_failed)
+    if summariser is None or not asks:
+        return unaided(state, step, folding=folding, skills=skills, reads_earlier=reads_earlier)
+    fold = HistoryFold(
+        summariser,
+        options=fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes),
+        places=places,
+        skills=skills,
+        spent=spent,
+        reads_earlier=reads_earlier,
+        bytes_per_token=folding.window.bytes_per_token,
+    )
+    return await fold.record(state, step)
+
+
+def unaided(
+    state: ConversationState, step: Compact, *, folding: Folding, skills: AbstractSet[str], reads_earlier: bool
+) -> ContextReplaced:
+    """What becomes of ``step`` without a summariser. Args: as ``replacement`` has them."""
     ratio = folding.window.bytes_per_token
     options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
     if step.reason is FoldReason.SHORTENED:
         return shortened(
             state, options=options, before_tokens=step.tokens, reads_earlier=reads_earlier, bytes_per_token=ratio
         )
-    has_failed = state.turn is not None and state.turn.has_fold_failed
-    # What was said last is worth more words than its beginnings, if there is anybody to find them.
-    asks = step.reason is FoldReason.SUMMARY or (step.reason is FoldReason.EVERYTHING and not has_failed)
-    if asks and summariser is not None:
-        fold = HistoryFold(
-            summariser,
-            options=options,
-            places=places,
-            skills=skills,
-            spent=spent,
-            reads_earlier=reads_earlier,
-            bytes_per_token=ratio,
-        )
-        return await fold.record(state, step)
     return folded(
         state,
         plan_of(state, step.reason),

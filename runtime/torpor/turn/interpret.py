@@ -22,7 +22,6 @@ from torpor.conversation.budget import (
     request_sections,
 )
 from torpor.conversation.compaction import can_shrink
-from torpor.conversation.earlier import READ_EARLIER
 from torpor.conversation.fold import digest_of, requested_view
 from torpor.conversation.lately import preamble_record
 from torpor.conversation.retry import RetryOptions
@@ -279,17 +278,16 @@ class Interpreter:
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
             decided = await self._opening.decided(agent)
-            skills = agent.offer(decided, self._surroundings.skills.current, has_earlier=True).addresses()
-            offered = agent.offers.with_earlier(self._journal.state.preamble, decided)
+            terms = agent.fold_terms(self._journal.state.preamble, decided, self._surroundings.skills.current)
             record = await replacement(
                 self._journal.state,
                 step,
                 summariser=agent.summariser,
                 folding=self._folding(self._journal.state),
                 places=self._places,
-                skills=skills,
+                skills=terms.skills,
                 spent=spent,
-                reads_earlier=READ_EARLIER in agent.offers.tools_of(offered),
+                reads_earlier=terms.reads_earlier,
             )
         self._scope = None
         if record is None:
@@ -302,9 +300,9 @@ class Interpreter:
             self._cut(self._stopping, partial=())
             return
         self._journal.add(record)
-        if isinstance(record, ContextReplaced) and offered.digest != self._journal.state.preamble.digest:
+        if isinstance(record, ContextReplaced) and terms.preamble.digest != self._journal.state.preamble.digest:
             # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
-            self._journal.add(preamble_record(self._journal.state, offered))
+            self._journal.add(preamble_record(self._journal.state, terms.preamble))
 
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""

@@ -1,39 +1,28 @@
 """How much of the exchanges that a message asks to have quoted there is room for. Pure.
 
-Above: ``prepare``, which puts what fits into the blocks for one turn alone. A quotation never makes a request worth
+Above: ``opening``, which has what fits put into the blocks for one turn alone. A quotation never makes a request worth
 folding: it takes what is left below that line, and below the profile's allotment for the conversation.
 """
 
 import math
 from typing import Final
 
-from torpor.conversation.budget import BYTES_PER_TOKEN, next_request_tokens, tokens_of_bytes
+from torpor.conversation.budget import BYTES_PER_TOKEN, next_request_tokens, pending_bytes, tokens_of_bytes
 from torpor.conversation.quoting import Lookback, lookback_of
-from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Folding
-from torpor.records.blocks import Block, text_block
+from torpor.records.blocks import text_block
 from torpor.turn.earlier import Exchanges
+from torpor.turn.foresight import Foreseen
 
 _MARGIN_TOKENS: Final = 32
 """What stands around blocks, and what is lost in rounding."""
 
 
-def quoted(
-    state: ConversationState,
-    exchanges: Exchanges,
-    *,
-    said: tuple[Block, ...],
-    preamble_bytes: int,
-    folding: Folding,
-) -> Lookback:
-    """The last of ``exchanges`` that fit beside the request as it would be without them.
-
-    Args: said: what else the turn begins with, notes and the messages among it.  preamble_bytes: of the turn.
-    """
+def quoted(ahead: Foreseen, exchanges: Exchanges, *, folding: Folding) -> Lookback:
+    """The last of ``exchanges`` that fit beside the first request of the turn as it would be without them."""
     if not exchanges:
         return Lookback()
-    said_bytes = state.view.size_bytes + sum(len(memoryview(block)) + 1 for block in said)
-    room_bytes = _room_bytes(state, said_bytes=said_bytes, preamble_bytes=preamble_bytes, folding=folding)
+    room_bytes = _room_bytes(ahead, folding=folding)
     lookback = lookback_of(exchanges, bytes_max=room_bytes)
     while lookback.turns and (over := len(memoryview(text_block(lookback.text))) - room_bytes) > 0:
         # As JSON it is longer, by every line break and quotation mark.
@@ -41,12 +30,14 @@ def quoted(
     return lookback
 
 
-def _room_bytes(state: ConversationState, *, said_bytes: int, preamble_bytes: int, folding: Folding) -> int:
+def _room_bytes(ahead: Foreseen, *, folding: Folding) -> int:
+    """Below the line for folding with the summary that is expected, and what fits at all with the longest one."""
     window, share = folding.window, folding.options.threshold_share
     ratio = window.bytes_per_token
-    grown_bytes = preamble_bytes - state.preamble.size_bytes
-    tokens = next_request_tokens(state, said_bytes + grown_bytes, bytes_per_token=ratio)
-    threshold_tokens = min(share * window.budget_tokens, window.limit_tokens)
+    said_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
+    tokens = next_request_tokens(ahead.state, said_bytes, bytes_per_token=ratio)
+    limit_tokens = window.limit_tokens - ahead.growth_bytes / ratio
+    threshold_tokens = min(share * window.budget_tokens, limit_tokens)
     room_bytes = math.floor((threshold_tokens - tokens - _MARGIN_TOKENS) * ratio)
     if window.conversation_tokens:
         left_tokens = window.conversation_tokens - tokens_of_bytes(said_bytes) - _MARGIN_TOKENS

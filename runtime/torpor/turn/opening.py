@@ -9,16 +9,19 @@ from collections.abc import Callable
 
 from torpor.clock import Clock
 from torpor.conversation.live_context import due
-from torpor.conversation.state import ConversationState
+from torpor.conversation.quoting import Lookback
 from torpor.conversation.steps import Folding, Lane, PrepareTurn, StepOptions, next_step
 from torpor.flags.contract import Decided
 from torpor.records.ids import ConversationKey
+from torpor.records.journal import JournalRecord
 from torpor.turn.agents import Agent
 from torpor.turn.contract import Journal
-from torpor.turn.earlier import EarlierTurns, Exchanges, Pages
+from torpor.turn.earlier import EarlierTurns, Pages
+from torpor.turn.foresight import Foreseen, foreseen
 from torpor.turn.live_context import order_of
+from torpor.turn.lookback import quoted
 from torpor.turn.options import TurnOptions
-from torpor.turn.prepare import LIVE_FLAG, Surroundings, beginning
+from torpor.turn.prepare import LIVE_FLAG, NOTHING_QUOTED, Surroundings, beginning
 
 
 class Opening:
@@ -51,20 +54,10 @@ class Opening:
         decided = await self.decided(agent)
         if isinstance(now := self._next_step(), PrepareTurn):
             step = now  # a message that came meanwhile may go first
-        exchanges = await self._exchanges(self._journal.state, step)
-        if self._next_step() != step:
-            return  # another message goes first, with what it asks for
-        records = beginning(
-            self._journal.state,
-            step,
-            agent=agent,
-            decided=decided,
-            surroundings=self._surroundings,
-            now_us=self._clock.now_us(),
-            exchanges=exchanges,
-            folding=folding,
-        )
-        self._journal.add(*records)
+        lookback = await self._lookback(step, agent, decided, folding=folding)
+        if lookback is None or self._next_step() != step:
+            return
+        self._journal.add(*self._records(step, agent, decided, lookback=lookback))
 
     async def decided(self, agent: Agent) -> Decided:
         """What the flags say now."""
@@ -87,15 +80,59 @@ class Opening:
             self._journal.add(order)
             self._journal.add_job(job)
 
-    async def _exchanges(self, state: ConversationState, step: PrepareTurn) -> Exchanges:
-        """What the messages of the turn ask to have quoted, of what is folded."""
+    def _records(
+        self, step: PrepareTurn, agent: Agent, decided: Decided, *, lookback: Lookback = NOTHING_QUOTED
+    ) -> list[JournalRecord]:
+        return beginning(
+            self._journal.state,
+            step,
+            agent=agent,
+            decided=decided,
+            surroundings=self._surroundings,
+            now_us=self._clock.now_us(),
+            lookback=lookback,
+        )
+
+    async def _lookback(
+        self, step: PrepareTurn, agent: Agent, decided: Decided, *, folding: Folding
+    ) -> Lookback | None:
+        """What the messages of the turn ask to have quoted, of what will be folded when the model is asked.
+
+        None when what came while it was read has changed what begins next, or what that folds.
+        """
+        state = self._journal.state
         count = max((message.lookback for message in state.queued if message.id in step.messages), default=0)
-        if not count or not state.generation:
-            return ()
+        if not count:
+            return NOTHING_QUOTED
+        ahead = self._foreseen(step, agent, decided, folding=folding)
+        if not ahead.state.generation:
+            return NOTHING_QUOTED
         await self._journal.submit()
         self._land_soon()  # nobody waits for a quotation to hear that the message was accepted
-        earlier = EarlierTurns(self._key, pages=self._pages, state=state)
-        return await earlier.exchanges(count, deadline_s=self._options.lookback_deadline_s)
+        if ahead.state.covered != state.covered:
+            await self._journal.flush()  # the turns that are about to go may have ended just now
+        earlier = EarlierTurns(self._key, pages=self._pages, state=ahead.state)
+        exchanges = await earlier.exchanges(count, deadline_s=self._options.lookback_deadline_s)
+        if self._next_step() != step:
+            return None  # another message goes first, with what it asks for
+        if self._journal.state is not state:
+            last_folded = ahead.state.covered[0]
+            ahead = self._foreseen(step, agent, decided, folding=folding)
+            if ahead.state.covered[0] != last_folded:
+                return None
+        return quoted(ahead, exchanges, folding=folding)
+
+    def _foreseen(self, step: PrepareTurn, agent: Agent, decided: Decided, *, folding: Folding) -> Foreseen:
+        return foreseen(
+            self._journal.state,
+            self._records(step, agent, decided),
+            agent=agent,
+            decided=decided,
+            catalogue=self._surroundings.skills.current,
+            steps=self._steps,
+            folding=folding,
+            now_us=self._clock.now_us(),
+        )
 
     def _next_step(self) -> object:
         return next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us())

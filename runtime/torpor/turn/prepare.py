@@ -15,9 +15,10 @@ from torpor.conversation.lately import preamble_record
 from torpor.conversation.live_context import LiveContextOptions
 from torpor.conversation.markup import element, escaped_lines, group
 from torpor.conversation.publish import text_of
+from torpor.conversation.quoting import Lookback
 from torpor.conversation.signals import ContextOptions, Signal, is_expired, signal_of
 from torpor.conversation.state import ConversationState
-from torpor.conversation.steps import NEVER, Folding, PrepareTurn
+from torpor.conversation.steps import PrepareTurn
 from torpor.conversation.text import clean
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.policies.parse import Excerpt
@@ -28,13 +29,12 @@ from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY
-from torpor.turn.earlier import Exchanges
-from torpor.turn.lookback import quoted
 
 LIVE_FLAG: Final = "live_context"
 POLICIES_NOTE: Final = "name the id and version of the rule that you rely on"
 
 
+NOTHING_QUOTED: Final = Lookback()
 NO_SKILLS: Final = Catalogue(Shelf(), options=SkillOptions())
 
 
@@ -109,12 +109,11 @@ def beginning(
     decided: Decided,
     surroundings: Surroundings,
     now_us: int,
-    exchanges: Exchanges = (),
-    folding: Folding = NEVER,
+    lookback: Lookback = NOTHING_QUOTED,
 ) -> list[JournalRecord]:
     """The records that begin the turn, in order; the last one is ``TurnPrepared``.
 
-    Args: exchanges: that the messages ask to have quoted.  folding: what the agent's requests may take.
+    Args: lookback: the quotation that the messages ask for.
     """
     offer = agent.offer(decided, surroundings.skills.current, has_earlier=agent.has_earlier(state))
     records = list[JournalRecord]()
@@ -125,15 +124,6 @@ def beginning(
     signal = _signal(state, agent, surroundings=surroundings, now_us=now_us)
     excerpts = _excerpts(state, step, agent=agent, surroundings=surroundings)
     told = policies_text(excerpts)
-    signalled, turn_only = _blocks(signal.text), _blocks(told)
-    words = (block for message in state.queued if message.id in step.messages for block in message.blocks)
-    lookback = quoted(
-        state,
-        exchanges,
-        said=(*state.notes, *signalled, *words, *turn_only),
-        preamble_bytes=offer.preamble.size_bytes,
-        folding=folding,
-    )
     has_live = agent.live is not None and decided.is_on(LIVE_FLAG) and bool(state.live.block)
     sections = {
         "live_context": encoded_tokens(state.live.block[0]) if has_live else 0,
@@ -145,8 +135,8 @@ def beginning(
         TurnPrepared(
             turn=step.turn,
             messages=step.messages,
-            signal=signalled,
-            turn_only=(*_blocks(lookback.text), *turn_only),
+            signal=_blocks(signal.text),
+            turn_only=(*_blocks(lookback.text), *_blocks(told)),
             sections={name: tokens for name, tokens in sections.items() if tokens},
             labels=signal.labels,
             withheld=signal.withheld,

@@ -1,0 +1,76 @@
+"""What the model will still see when a turn that is about to begin asks it first: the turn's beginning and the folds
+that follow it, done on trial. Pure.
+
+Above: ``opening``, for a quotation, which shows what is folded by then and takes the room that is left. A fold by a
+summariser is tried without one; how much longer its summary may become is said beside it.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from torpor.conversation.budget import BYTES_PER_TOKEN
+from torpor.conversation.compaction import WORTH_FOLDING_BYTES, fitted
+from torpor.conversation.fold import fold
+from torpor.conversation.number import numbered
+from torpor.conversation.state import ConversationState
+from torpor.conversation.steps import CallModel, Compact, Folding, Lane, StepOptions, next_step
+from torpor.flags.contract import Decided
+from torpor.records.ids import MessageId
+from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
+from torpor.skillbook.catalogue import Catalogue
+from torpor.turn.agents import Agent
+from torpor.turn.fold_history import unaided
+
+_FOLDS_MAX: Final = len(FoldReason)
+"""Before one call; each of them is done once at most."""
+
+
+class Foreseen(NamedTuple):
+    """The moment before the first call."""
+
+    state: ConversationState
+    joined: tuple[MessageId, ...] = ()
+    """Messages that join with it."""
+    growth_bytes: int = 0
+    """How much longer the summary may become than it is in ``state``."""
+
+
+def foreseen(
+    state: ConversationState,
+    records: Sequence[JournalRecord],
+    *,
+    agent: Agent,
+    decided: Decided,
+    catalogue: Catalogue,
+    steps: StepOptions,
+    folding: Folding,
+    now_us: int,
+) -> Foreseen:
+    """What comes of ``records``, which begin a turn after ``state``. Costs a passage over the view where it folds.
+
+    Args: catalogue: the skills that there are now.  folding: what the agent's requests may take.
+    """
+    state, growth_bytes = fold(state, numbered(state, records, at_us=now_us)), 0
+    for _ in range(_FOLDS_MAX):
+        step = next_step(state, Lane.TURN, steps, now_us, folding=folding)
+        if isinstance(step, CallModel):
+            return Foreseen(state, step.joined, growth_bytes)
+        if not isinstance(step, Compact):
+            break
+        terms = agent.fold_terms(state.preamble, decided, catalogue)
+        record = unaided(state, step, folding=folding, skills=terms.skills, reads_earlier=terms.reads_earlier)
+        growth_bytes = _growth_bytes(state, record, folding=folding) if step.reason is FoldReason.SUMMARY else 0
+        state = fold(state, numbered(state, [record], at_us=now_us))
+        state = msgspec.structs.replace(state, preamble=terms.preamble)
+    return Foreseen(state, (), growth_bytes)
+
+
+def _growth_bytes(state: ConversationState, record: ContextReplaced, *, folding: Folding) -> int:
+    """A summariser's summary is no longer than its caps, and shorter than what it stands for."""
+    options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
+    caps_bytes = (options.summary_tokens + options.items_tokens) * BYTES_PER_TOKEN + WORTH_FOLDING_BYTES
+    (gone_bytes,) = (start.size_bytes for start in state.starts if start.turn == record.kept_from)
+    said_bytes = [len(memoryview(block)) for block in record.head]
+    return max(min(caps_bytes - said_bytes[0], gone_bytes - sum(said_bytes)), 0)
