@@ -93,6 +93,7 @@ class Issuer:
         self.body = key_set(public_jwk("RS256"))
         self.status = "200 OK"
         self.hangs = False
+        self.hangs_up = False
         self.asked = 0
         self.url = ""
 
@@ -101,6 +102,8 @@ class Issuer:
             try:
                 await stream.receive()
                 self.asked += 1
+                if self.hangs_up:
+                    return
                 if self.hangs:
                     await anyio.sleep_forever()
                 head = f"HTTP/1.1 {self.status}\r\ncontent-length: {len(self.body)}\r\nconnection: close\r\n\r\n"

@@ -94,7 +94,8 @@ def address_loader(url: str) -> Load:
     """Follows no redirect: what may be asked was checked when the configuration was read."""
 
     async def load() -> bytes:
-        http: Any = importlib.import_module("httpx2")  # slow to import, and needed for this alone
+        # Slow to import, and needed for this alone.
+        http: Any = await anyio.to_thread.run_sync(importlib.import_module, "httpx2")
         try:
             async with (
                 http.AsyncClient(timeout=None, follow_redirects=False) as client,
