@@ -6,8 +6,15 @@ from typing import Final
 
 import msgspec
 
-BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))
 _P99: Final = 0.99
+
+
+class LagBucket(msgspec.Struct, frozen=True, kw_only=True):
+    """Measurements above the bound of the bucket before."""
+
+    at_most_s: float
+    count: int
 
 
 class WatchdogStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,11 +24,8 @@ class WatchdogStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements."""
     last_lag_s: float
     lag_max_s: float
-    lag_p99_s: float
-    """The bound below which 99 of 100 measurements are."""
     lag_sum_s: float
-    beats_within: dict[str, int]
-    """Measurements that were at most this late, by the bound in seconds; the last is ``+Inf``."""
+    buckets: tuple[LagBucket, ...]
     stalls: int
     """Times that the loop was late by ``lag_warn_s`` or more."""
     stalled_s: float
@@ -29,12 +33,19 @@ class WatchdogStatistics(msgspec.Struct, frozen=True, kw_only=True):
     suspensions: int
     """Times that the whole process did not run for as long; they are in no lag."""
 
+    @property
+    def lag_p99_s(self) -> float:
+        """The bound below which 99 of 100 measurements are."""
+        within = tuple(itertools.accumulate(bucket.count for bucket in self.buckets))
+        bucket = self.buckets[bisect.bisect_left(within, _P99 * self.beats)]
+        return min(bucket.at_most_s, self.lag_max_s)
+
 
 class Lags:
     """Counts them."""
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self._counts = [0] * len(BOUNDS_S)
         self._last_s = self._max_s = self._sum_s = 0.0
 
     def add(self, lag_s: float) -> None:
@@ -44,16 +55,13 @@ class Lags:
         self._sum_s += lag_s
 
     def statistics(self, *, stalls: int, stalled_s: float, suspensions: int) -> WatchdogStatistics:
-        within = tuple(itertools.accumulate(self._counts))
-        beats = within[-1]
-        p99_bucket = bisect.bisect_left(within, _P99 * beats)
+        counts = zip(BOUNDS_S, self._counts, strict=True)
         return WatchdogStatistics(
-            beats=beats,
+            beats=sum(self._counts),
             last_lag_s=self._last_s,
             lag_max_s=self._max_s,
-            lag_p99_s=min((*BOUNDS_S, self._max_s)[p99_bucket], self._max_s),
             lag_sum_s=self._sum_s,
-            beats_within=dict(zip((*map(str, BOUNDS_S), "+Inf"), within, strict=True)),
+            buckets=tuple(LagBucket(at_most_s=bound, count=count) for bound, count in counts),
             stalls=stalls,
             stalled_s=stalled_s,
             suspensions=suspensions,
