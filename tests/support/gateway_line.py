@@ -48,7 +48,7 @@ class Line:
 
     def __init__(
         self,
-        world: World,
+        world: World | Ports,
         tasks: TaskGroup,
         *,
         clock: ManualClock | None = None,
@@ -59,8 +59,10 @@ class Line:
         self.clock = clock or ManualClock()
         self.options = options or GatewayOptions()
         self.outbox = Outbox(self.options)
+        if isinstance(world, World):
+            world = Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs)
         self.session = Session(
-            ports=Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs),
+            ports=world,
             authenticator=Authenticator(SECRET, clock=self.clock, leeway_s=self.options.token_leeway_s),
             outbox=self.outbox,
             tasks=tasks,

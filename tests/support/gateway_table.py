@@ -1,0 +1,93 @@
+"""Every frame that a client may send, made for a conversation: one line for each kind.
+
+Tests that must hold for all frames go over this table. A kind that is missing here fails them, so whoever adds a frame
+adds its line.
+"""
+
+from collections.abc import Callable
+from typing import Final, get_args
+
+import msgspec
+
+from torpor.records.context import WorkingContext
+from torpor.records.frames import (
+    Ack,
+    AnyClientFrame,
+    Archive,
+    Cancel,
+    ClientFrame,
+    CountJobs,
+    Create,
+    Cursor,
+    DropJob,
+    Hello,
+    HibernateConversation,
+    InspectConversation,
+    ListConversations,
+    ListJobs,
+    QuarantineConversation,
+    ReadHistory,
+    Refresh,
+    ReleaseConversation,
+    Rename,
+    RetryJob,
+    Send,
+    Subscribe,
+    Subscription,
+    ThawConversation,
+    Unarchive,
+    Unsubscribe,
+    UpdateContext,
+)
+from torpor.records.ids import MessageId
+
+KINDS: Final[tuple[type[ClientFrame], ...]] = get_args(AnyClientFrame)
+REF: Final = "r1"
+MESSAGE_ID: Final = MessageId("m_of_the_table")
+
+NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
+    Hello: lambda name: Hello(ref=REF, subscriptions=(Subscription(conversation=name),)),
+    Subscribe: lambda name: Subscribe(ref=REF, subscription=Subscription(conversation=name, cursor=Cursor(event=1))),
+    Unsubscribe: lambda name: Unsubscribe(ref=REF, conversation=name),
+    Send: lambda name: Send(ref=REF, conversation=name, message_id=MESSAGE_ID, text="hello"),
+    Create: lambda name: Create(ref=REF, conversation=name),
+    Rename: lambda name: Rename(ref=REF, conversation=name, title="another"),
+    Archive: lambda name: Archive(ref=REF, conversation=name),
+    Unarchive: lambda name: Unarchive(ref=REF, conversation=name),
+    UpdateContext: lambda name: UpdateContext(ref=REF, conversation=name, context=WorkingContext()),
+    Refresh: lambda name: Refresh(ref=REF, conversation=name),
+    Cancel: lambda name: Cancel(ref=REF, conversation=name),
+    Ack: lambda name: Ack(ref=REF, conversation=name, event=1),
+    ReadHistory: lambda name: ReadHistory(ref=REF, conversation=name),
+    ListConversations: lambda name: ListConversations(ref=REF, after=name),
+    HibernateConversation: lambda name: HibernateConversation(ref=REF, path=name),
+    ThawConversation: lambda name: ThawConversation(ref=REF, path=name),
+    QuarantineConversation: lambda name: QuarantineConversation(ref=REF, path=name, reason="looks wrong"),
+    ReleaseConversation: lambda name: ReleaseConversation(ref=REF, path=name),
+    InspectConversation: lambda name: InspectConversation(ref=REF, path=name),
+    ListJobs: lambda name: ListJobs(ref=REF, after=f"{name}/j_1"),
+    RetryJob: lambda name: RetryJob(ref=REF, path=f"{name}/j_1"),
+    DropJob: lambda name: DropJob(ref=REF, path=f"{name}/j_1"),
+}
+"""Kinds that name a conversation, about the one of that name."""
+
+NAMELESS: Final[dict[type[ClientFrame], ClientFrame]] = {
+    CountJobs: CountJobs(ref=REF),
+}
+"""Kinds that name none."""
+
+
+def tag(kind: type[ClientFrame]) -> str:
+    """What ``frame`` says on the wire."""
+    return str(kind.__struct_config__.tag)
+
+
+def example(kind: type[ClientFrame], name: str = "c1") -> ClientFrame:
+    """A frame of that kind that is well formed."""
+    return NAMING[kind](name) if kind in NAMING else NAMELESS[kind]
+
+
+def names_nothing(kind: type[ClientFrame]) -> bool:
+    """Whether a frame of that kind cannot name a conversation: it has no field for text but ``ref``."""
+    fields = msgspec.structs.fields(kind)
+    return all(field.name == "ref" or field.type in {int, float, bool} for field in fields)
