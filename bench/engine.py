@@ -33,8 +33,11 @@ from torpor.turn.places import FairPlaces
 
 HIBERNATE_S: Final = 30.0
 _MODEL_CALLS_MAX: Final = 10_000
+_LIVE_MAX: Final = 100_000
 _HOUR_S: Final = 3600.0
-AWAKE: Final = SupervisorOptions(idle_timeout_s=_HOUR_S, pack_after_s=_HOUR_S)
+AWAKE: Final = SupervisorOptions(
+    idle_timeout_s=_HOUR_S, pack_after_s=_HOUR_S, live_max=_LIVE_MAX, memory_share=0.0, thaws_max=_LIVE_MAX
+)
 """Nobody goes to sleep unless asked to."""
 
 
@@ -82,6 +85,8 @@ class Talker:
             self._done.set()
 
     def on_delta(self, key: ConversationKey, delta: Delta) -> None: ...
+
+    def on_standing(self, key: ConversationKey) -> None: ...
 
     def on_progress(self, key: ConversationKey, progress: Progress) -> None: ...
 

@@ -21,7 +21,7 @@ from torpor.actor.creations import Creations
 from torpor.actor.parts import ActorParts
 from torpor.bus.contract import Bus
 from torpor.bus.local import LocalBus
-from torpor.clock import Clock, IdSource, RandomIds, SystemClock
+from torpor.clock import Clock, IdSource, RandomIds, SystemClock, chance
 from torpor.errors import Unauthenticated
 from torpor.gateway.auth import Scope, mint
 from torpor.gateway.authenticator import Authenticator
@@ -45,6 +45,7 @@ from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
 from torpor.store.job_contract import JobStore
 from torpor.store.sqlite.engine import open_sqlite
+from torpor.supervisor.memory import ProcessMemory
 from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
@@ -219,7 +220,9 @@ async def _engine(
             jobs_added=runner.wake,
             observer=instruments.observer,
         )
-        supervisor = Supervisor(parts, holder=holder, options=settings.supervisor)
+        supervisor = Supervisor(
+            parts, holder=holder, options=settings.supervisor, memory=ProcessMemory(), chance=chance
+        )
         live_contexts = LiveContextJobs(
             {agent.name: agent.live for agent in home.agents if agent.live is not None},
             store=store,

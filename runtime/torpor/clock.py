@@ -6,7 +6,9 @@ and the composition root touch the real ones.
 
 import os
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_CHANCE_BYTES: Final = 6
 
 
 class Clock(Protocol):
@@ -37,6 +39,11 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+
+def chance() -> float:
+    """A number from 0 up to 1 that nobody can foresee."""
+    return int.from_bytes(os.urandom(_CHANCE_BYTES), "big") / 256**_CHANCE_BYTES
 
 
 class RandomIds:

@@ -98,6 +98,8 @@ class Client:
     def on_delta(self, key: ConversationKey, delta: Delta) -> None:
         pass
 
+    def on_standing(self, key: ConversationKey) -> None: ...
+
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         pass
 

@@ -70,8 +70,9 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             due_batch=plan.due_batch,
             lease_ttl_s=plan.lease_ttl_s,
             stop_deadline_s=plan.stop_deadline_s,
+            crashes_max=1_000,
         )
-        supervisor = Supervisor(parts, holder=life.holder, options=options)
+        supervisor = Supervisor(parts, holder=life.holder, options=options, chance=life.world.rng.random)
         assert agent.live is not None
         serve_live_contexts(
             runner,

@@ -188,6 +188,10 @@ class SimBus:
         if not self._life.is_dead:
             self._bus.publish_progress(key, progress)
 
+    def publish_standing(self, key: ConversationKey) -> None:
+        if not self._life.is_dead:
+            self._bus.publish_standing(key)
+
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
         self._bus.subscribe(key, subscriber)
 

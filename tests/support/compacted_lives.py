@@ -56,7 +56,9 @@ LIMIT_TOKENS: Final = TINY.budget_tokens - TINY.headroom_tokens
 COMPACTION: Final = CompactionOptions(deadline_s=2.0, result_bytes=300)
 STEPS: Final = StepOptions(step_limit=6)
 RETRY: Final = RetryOptions(retries_max=2, base_s=0.0, fallback_after=2)
-PATIENT: Final = SupervisorOptions(sweep_s=0.01, restart_backoff_s=0.0, stop_deadline_s=0.0, restarts_max=1_000)
+PATIENT: Final = SupervisorOptions(
+    sweep_s=0.01, restart_backoff_s=0.0, stop_deadline_s=0.0, restarts_max=1_000, crashes_max=1_000
+)
 """Crashes on purpose are no reason to quarantine."""
 _WORDS: Final = (
     "naïve ",

@@ -82,6 +82,8 @@ class Recorder:
         self.deltas.append(delta)
         self._tell()
 
+    def on_standing(self, key: ConversationKey) -> None: ...
+
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         self.progress.append(progress)
         self._tell()

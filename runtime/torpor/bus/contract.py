@@ -33,6 +33,10 @@ class Subscriber(Protocol):
 
     def on_progress(self, key: ConversationKey, progress: Progress) -> None: ...
 
+    def on_standing(self, key: ConversationKey) -> None:
+        """It was quarantined or released, which no record says: look at its directory row."""
+        ...
+
 
 class Bus(Protocol):
     """See the module docstring."""
@@ -44,6 +48,8 @@ class Bus(Protocol):
     def publish_delta(self, key: ConversationKey, delta: Delta) -> None: ...
 
     def publish_progress(self, key: ConversationKey, progress: Progress) -> None: ...
+
+    def publish_standing(self, key: ConversationKey) -> None: ...
 
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
         """From now on; subscribing twice is once."""

@@ -36,6 +36,10 @@ class LocalBus:
         for subscriber in tuple(self._subscribers.get(key, ())):
             subscriber.on_progress(key, progress)
 
+    def publish_standing(self, key: ConversationKey) -> None:
+        for subscriber in tuple(self._subscribers.get(key, ())):
+            subscriber.on_standing(key)
+
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
         subscribers = self._subscribers.setdefault(key, [])
         if subscriber not in subscribers:

@@ -14,7 +14,7 @@ import anyio
 import anyio.abc
 
 from torpor.cli.screen import Screen
-from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
+from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem, StatusItem
 from torpor.clock import RandomIds
 from torpor.errors import ClientError, NothingToCancel
 from torpor.records.commands import Receipt
@@ -27,6 +27,7 @@ from torpor.records.events import (
     TurnRefusedEvent,
     TurnStartedEvent,
 )
+from torpor.records.frames import RunStatus
 from torpor.records.journal import Offer
 
 _COMMAND: Final = re.compile(r"/[A-Za-z]+")
@@ -200,8 +201,17 @@ class ChatSession:
                 self._begin_over(item)
             case ResumedItem():
                 pass
+            case StatusItem():
+                self._on_status(item.status)
             case _:
                 assert_never(item)
+
+    def _on_status(self, status: RunStatus) -> None:
+        self._is_running = status.state == "running"
+        if status.state == "quarantined":
+            self._screen.note("this conversation was quarantined; nothing can be sent until an operator releases it")
+        else:
+            self._screen.note("this conversation was released")
 
     def _on_event(self, event: AnyEvent) -> None:
         match event:

@@ -26,6 +26,12 @@ def listed(data: Path) -> Iterator[dict[str, Any]]:
             yield listing_row(Listing(row=row, live=None)) | {"actor": ""}
 
 
+def filed_row(data: Path, name: str) -> dict[str, Any]:
+    """The row of the one conversation that ``name`` stands for. Raises: as ``records`` and ``listed``."""
+    rows = {row["path"]: row for row in listed(data)}
+    return rows[resolved(name, rows)]
+
+
 def records(data: Path, name: str) -> Iterator[JournalRecord]:
     """The journal of the one conversation that ``name`` stands for.
 

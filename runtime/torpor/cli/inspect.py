@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from torpor.cli.filed import records
+from torpor.cli.filed import filed_row, records
 from torpor.cli.output import json_option, print_json
 from torpor.cli.remote import Server, ask, file_option, server_options
 from torpor.cli.requests import Which, show_difference, show_origins, show_prefixes, show_request
+from torpor.clock import SystemClock
 from torpor.conversation.fold import BadHistory
 from torpor.conversation.text import clean
 from torpor.errors import JournalCorrupt
 from torpor.operations.budgets import bars, budget_of
-from torpor.operations.timeline import Timeline, estimates_in_words, in_words
+from torpor.operations.timeline import Timeline, duration, estimates_in_words, in_words
 from torpor.records.journal import JournalRecord
 
 
@@ -49,6 +51,9 @@ def command(
     if len(wanted) > 1:
         raise click.UsageError(f"--{' and --'.join(wanted)} each show something else, expected one of them.")
     shown = wanted[0] if wanted else None
+    row: dict[str, Any] = {}
+    if shown is None and turn is None and not as_json:
+        row = ask(server, lambda connected: connected.row(name)) if data is None else filed_row(data, name)
     heard = ask(server, lambda connected: connected.records(name)) if data is None else None
 
     def journal() -> Iterable[JournalRecord]:
@@ -66,11 +71,20 @@ def command(
             case "cache":
                 show_prefixes(journal, turn=which.turn, as_json=as_json)
             case None if turn is None:
+                _show_standing(row)
                 _show_timeline(journal(), content=content, as_json=as_json)
             case _:
                 _show_budget(journal(), name=name, turn=which.turn, as_json=as_json)
     except BadHistory as exc:
         raise JournalCorrupt(name, reason=str(exc)) from exc
+
+
+def _show_standing(row: dict[str, Any]) -> None:
+    """Why it must not go on, if so."""
+    if row.get("quarantine"):
+        ago = duration(max(0, SystemClock().now_us() - row["quarantined_us"]))
+        where = f"{row['quarantine_kind']}, {ago} ago, after record {row['quarantine_seq']}"
+        click.echo(f"quarantined ({where}): {clean(row['quarantine']).text}")
 
 
 def _show_timeline(journal: Iterable[JournalRecord], *, content: bool, as_json: bool) -> None:

@@ -217,6 +217,23 @@ class Questions:
         await self._client.unarchive(path)
         return path
 
+    async def quarantine(self, name: str, *, reason: str) -> str:
+        """Set it aside; returns its path."""
+        path = await self._path(name)
+        await self._client.quarantine(path, reason=reason)
+        return path
+
+    async def release(self, name: str) -> str:
+        """Take it back; returns its path."""
+        path = await self._path(name)
+        await self._client.release(path)
+        return path
+
+    async def row(self, name: str) -> dict[str, Any]:
+        """Where it stands."""
+        path = await self._path(name)
+        return next((row for row in await self.listed(archived=True) if row["path"] == path), {})
+
     async def refresh(self, name: str) -> tuple[str, str]:
         """Have its live context made anew; returns its path and what was done."""
         path = await self._path(name)

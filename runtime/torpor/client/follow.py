@@ -12,11 +12,11 @@ Only what is taken by the sink moves the cursor, so what it had no room for is a
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
+from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem, StatusItem
 from torpor.client.wire import IncomingEvent, IncomingReload
 from torpor.errors import IllegalTransition
 from torpor.records.events import ReplyFinishedEvent
-from torpor.records.frames import Cursor, DeltaFrame, ProgressFrame, Resumed, Subscription
+from torpor.records.frames import Cursor, DeltaFrame, ProgressFrame, Resumed, StatusFrame, Subscription
 
 
 class State(Enum):
@@ -139,6 +139,10 @@ class Follow:
             self.sink.offer(
                 ProgressItem(conversation=self.conversation, call_id=frame.call_id, name=frame.name, text=frame.text)
             )
+
+    def on_status(self, frame: StatusFrame) -> None:
+        if self._state is State.FOLLOWING:
+            self._take(StatusItem(conversation=self.conversation, status=frame.status))
 
     def _take(self, item: AnyItem) -> bool:
         if self.sink.offer(item):

@@ -59,4 +59,10 @@ class ResumedItem(Item, frozen=True):
     status: RunStatus
 
 
-AnyItem: TypeAlias = EventItem | DeltaItem | ProgressItem | ReloadItem | ResumedItem
+class StatusItem(Item, frozen=True):
+    """An operator or the server itself has set the conversation aside, or released it; no event says so."""
+
+    status: RunStatus
+
+
+AnyItem: TypeAlias = EventItem | DeltaItem | ProgressItem | ReloadItem | ResumedItem | StatusItem

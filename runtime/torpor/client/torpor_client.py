@@ -37,7 +37,9 @@ from torpor.records.frames import (
     InspectConversation,
     ListConversations,
     ListJobs,
+    QuarantineConversation,
     Refresh,
+    ReleaseConversation,
     Rename,
     Result,
     RetryJob,
@@ -287,6 +289,14 @@ class TorporClient:
     async def thaw(self, path: str) -> None:
         """For operators: wake an actor."""
         await self._ask(ThawConversation(ref=self._ids.new_id(), path=path), Done)
+
+    async def quarantine(self, path: str, *, reason: str) -> None:
+        """For operators: cut off an actor, a running turn with it, and let none start until it is released."""
+        await self._ask(QuarantineConversation(ref=self._ids.new_id(), path=path, reason=reason), Done)
+
+    async def release(self, path: str) -> None:
+        """For operators: take a quarantine back; a turn that is due goes on."""
+        await self._ask(ReleaseConversation(ref=self._ids.new_id(), path=path), Done)
 
     async def jobs(self) -> tuple[Row, ...]:
         """For operators: background work that is not done, in order of paths."""

@@ -21,6 +21,7 @@ from torpor.records.frames import (
     Result,
     Resumed,
     RunStatus,
+    StatusFrame,
     Welcome,
 )
 
@@ -64,6 +65,7 @@ Incoming: TypeAlias = (
     | ProgressFrame
     | IncomingReload
     | Resumed
+    | StatusFrame
     | Done
     | Result
     | ErrorFrame
@@ -85,7 +87,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def _decoders() -> Iterator[tuple[str, msgspec.json.Decoder[Any]]]:
-    for kind in (Welcome, Accepted, DeltaFrame, ProgressFrame, Resumed, Done, Result, ErrorFrame):
+    for kind in (Welcome, Accepted, DeltaFrame, ProgressFrame, Resumed, StatusFrame, Done, Result, ErrorFrame):
         yield str(kind.__struct_config__.tag), msgspec.json.Decoder(kind)
     yield "event", msgspec.json.Decoder(IncomingEvent)
     yield "reload", msgspec.json.Decoder(IncomingReload)

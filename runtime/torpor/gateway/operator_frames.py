@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from torpor.conversation.text import clean
 from torpor.errors import BadFrame
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk, clamp
@@ -18,6 +19,8 @@ from torpor.records.frames import (
     HibernateConversation,
     InspectConversation,
     ListJobs,
+    QuarantineConversation,
+    ReleaseConversation,
     Result,
     RetryJob,
     ServerFrame,
@@ -28,6 +31,8 @@ from torpor.store.job_contract import JobState
 
 _SEQ_MAX: Final = 2**62
 """Stores hold 64 bits."""
+_REASON_CHARS: Final = 500
+"""Of why a conversation is quarantined."""
 
 
 def inspect(desk: Desk, frame: InspectConversation, by: Principal) -> None:
@@ -51,6 +56,31 @@ def hibernate(desk: Desk, frame: HibernateConversation, by: Principal) -> None:
 
 def thaw(desk: Desk, frame: ThawConversation, by: Principal) -> None:
     _operate(desk, frame, key_named(frame.path, by=by), Wake())
+
+
+def quarantine(desk: Desk, frame: QuarantineConversation, by: Principal) -> None:
+    key = key_named(frame.path, by=by)
+    reason = clean(frame.reason).text.strip()
+    if not 0 < len(reason) <= _REASON_CHARS:
+        raise BadFrame(f"reason has {len(reason)} characters, expected 1 to {_REASON_CHARS}")
+
+    async def quarantined() -> ServerFrame:
+        await desk.must_exist(key, name=frame.path)
+        await desk.ports.conversations.quarantine(key, reason=reason)
+        return Done(ref=frame.ref)
+
+    desk.request(frame, quarantined)
+
+
+def release(desk: Desk, frame: ReleaseConversation, by: Principal) -> None:
+    key = key_named(frame.path, by=by)
+
+    async def released() -> ServerFrame:
+        await desk.must_exist(key, name=frame.path)
+        await desk.ports.conversations.release(key)
+        return Done(ref=frame.ref)
+
+    desk.request(frame, released)
 
 
 def _operate(

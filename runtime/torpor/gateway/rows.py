@@ -37,6 +37,9 @@ def listing_row(listing: Listing) -> Row:
         "updated_us": row.updated_us,
         "due_us": row.due_us,
         "quarantine": row.quarantine,
+        "quarantine_kind": row.quarantine_kind,
+        "quarantined_us": row.quarantined_us,
+        "quarantine_seq": row.quarantine_seq,
     }
 
 

@@ -37,6 +37,7 @@ from torpor.records.frames import (
     Reload,
     Resumed,
     RunStatus,
+    StatusFrame,
 )
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished
@@ -121,6 +122,10 @@ class Subscription:
         """Number of the last event that was queued for the client."""
         self._heard = 0
         """Highest number that the bus has told of."""
+        self._is_joined = False
+        """Whether the client was told where it begins."""
+        self._has_turned = False
+        """Whether it was quarantined or released since the client was told last."""
         self._reply_ended = True
         """Whether the last event that was queued ends a reply, so that what the bus still holds of one is over."""
 
@@ -152,6 +157,11 @@ class Subscription:
                 ProgressFrame(conversation=self.name, call_id=progress.call_id, name=progress.name, text=progress.text)
             )
 
+    def on_standing(self, key: ConversationKey) -> None:
+        self._has_turned = True
+        if self._is_joined:
+            self._spawn(self._tell_standing, name=f"standing:{self.key.path}")
+
     async def _read(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run ``work`` until it is done or the subscription ends."""
         self._reading = anyio.CancelScope()
@@ -176,6 +186,8 @@ class Subscription:
             answer = Reload(conversation=self.name, epoch=EPOCH, head=head, status=status, events=events)
             self._sent = head
         await self._outbox.send(answer, conversation=self.name)
+        self._is_joined = True
+        await self._tell_standing()
         await self._catch_up()
 
     async def _is_continued(self, cursor: Cursor, *, head: int) -> bool:
@@ -202,6 +214,14 @@ class Subscription:
             looks += 1
             if head >= self._heard or looks == _LOOKS_MAX:
                 return head, status
+
+    async def _tell_standing(self) -> None:
+        """What a quarantine or a release has changed, once; behind the answer that may tell the status before that."""
+        if not self._has_turned or self._state is State.ENDED:
+            return
+        self._has_turned = False
+        _, status = await self._look()
+        await self._outbox.send(StatusFrame(conversation=self.name, status=status), conversation=self.name)
 
     async def _latest(self, head: int) -> tuple[AnyEvent, ...]:
         """The events of a reload: up to ``head``, as many as its bounds allow."""

@@ -157,6 +157,20 @@ class ThawConversation(ClientFrame, frozen=True, tag="thaw"):
     path: str
 
 
+class QuarantineConversation(ClientFrame, frozen=True, tag="quarantine"):
+    """Operator. End its actor, a running turn with it, and let none start. Answered by ``done``, once it is durable."""
+
+    path: str
+    reason: str
+    """In a few words; clients read it."""
+
+
+class ReleaseConversation(ClientFrame, frozen=True, tag="release"):
+    """Operator. Take a quarantine back, whoever caused it; a turn that is due goes on. Answered by ``done``."""
+
+    path: str
+
+
 class InspectConversation(ClientFrame, frozen=True, tag="inspect"):
     """Operator. The journal's records after ``seq``. Answered by ``result``."""
 
@@ -209,6 +223,8 @@ AnyClientFrame: TypeAlias = (
     | ListConversations
     | HibernateConversation
     | ThawConversation
+    | QuarantineConversation
+    | ReleaseConversation
     | InspectConversation
     | ListJobs
     | CountJobs
@@ -298,6 +314,13 @@ class Resumed(ServerFrame, frozen=True, tag="resumed"):
     status: RunStatus
 
 
+class StatusFrame(ServerFrame, frozen=True, tag="status"):
+    """What the conversation is doing has changed without an event: it was quarantined, or released."""
+
+    conversation: str
+    status: RunStatus
+
+
 class Done(ServerFrame, frozen=True, tag="done"):
     """What ``ref`` asked for has happened and is durable."""
 
@@ -327,5 +350,15 @@ class ErrorFrame(ServerFrame, frozen=True, tag="error"):
 
 
 AnyServerFrame: TypeAlias = (
-    Welcome | Accepted | EventFrame | DeltaFrame | ProgressFrame | Reload | Resumed | Done | Result | ErrorFrame
+    Welcome
+    | Accepted
+    | EventFrame
+    | DeltaFrame
+    | ProgressFrame
+    | Reload
+    | Resumed
+    | StatusFrame
+    | Done
+    | Result
+    | ErrorFrame
 )

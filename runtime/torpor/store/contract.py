@@ -9,6 +9,7 @@ Every call names the owner's key. A conversation that was never written to has h
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -74,6 +75,16 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     due_us: int
 
 
+class QuarantineKind(StrEnum):
+    """Who found that a conversation must not go on."""
+
+    JOURNAL = "journal"
+    """Its journal cannot be read, decoded or continued."""
+    CRASHES = "crashes"
+    """Its actor crashed again and again."""
+    OPERATOR = "operator"
+
+
 class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation as lists show it; read from an index row, never from a transcript."""
 
@@ -87,6 +98,11 @@ class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """When its next step may run; None at rest."""
     quarantine: str
     """Why it is quarantined; empty when it is not."""
+    quarantine_kind: str = ""
+    """A ``QuarantineKind``; empty likewise."""
+    quarantined_us: int = 0
+    quarantine_seq: int = 0
+    """The last record when it was quarantined."""
 
 
 class Ticket(Protocol):
@@ -189,8 +205,16 @@ class Store(Protocol):
         """Rows in key order behind ``after``; None for every tenant or owner."""
         ...
 
-    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
-        """Mark it, or with an empty reason release it; needs no fence, since it changes no record."""
+    async def quarantine(
+        self,
+        key: ConversationKey,
+        *,
+        reason: str,
+        kind: QuarantineKind = QuarantineKind.OPERATOR,
+        at_us: int = 0,
+    ) -> None:
+        """Mark it, with the last record as of now, or with an empty reason release it; needs no fence, since it changes
+        no record."""
         ...
 
 

@@ -28,7 +28,7 @@ from torpor.store.codec import (
     records_after,
     until,
 )
-from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, Snapshot, Ticket, Timer
+from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, QuarantineKind, Snapshot, Ticket, Timer
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
 from torpor.store.memory_jobs import MemoryJobs
@@ -68,6 +68,9 @@ class _Conversation:
         "head",
         "holder",
         "quarantine",
+        "quarantine_kind",
+        "quarantine_seq",
+        "quarantined_us",
         "receipts",
         "snapshot",
         "timers",
@@ -90,6 +93,9 @@ class _Conversation:
         self.created_us = 0
         self.updated_us = 0
         self.quarantine = ""
+        self.quarantine_kind = ""
+        self.quarantined_us = 0
+        self.quarantine_seq = 0
 
 
 class MemoryData:
@@ -193,6 +199,9 @@ class MemoryCore:
         held = self._data.conversations.get(request.key)
         if held is not None and held.head.seq:
             held.quarantine = request.reason
+            is_held = bool(request.reason)
+            held.quarantine_kind = request.kind if is_held else ""
+            held.quarantined_us, held.quarantine_seq = (request.at_us, held.head.seq) if is_held else (0, 0)
 
     def _fenced(self, key: ConversationKey, fence: int) -> _Conversation:
         held = self._data.of(key)
@@ -365,8 +374,15 @@ class InMemoryStore:
         )
         return tuple(islice(matching, limit))
 
-    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
-        await self._writer.submit(Quarantine(key=key, reason=reason)).wait()
+    async def quarantine(
+        self,
+        key: ConversationKey,
+        *,
+        reason: str,
+        kind: QuarantineKind = QuarantineKind.OPERATOR,
+        at_us: int = 0,
+    ) -> None:
+        await self._writer.submit(Quarantine(key=key, reason=reason, kind=kind.value, at_us=at_us)).wait()
 
     def __repr__(self) -> str:
         return f"<InMemoryStore {self._data!r} {self._writer!r}>"
@@ -382,4 +398,7 @@ def _row(key: ConversationKey, held: _Conversation) -> DirectoryRow:
         updated_us=held.updated_us,
         due_us=held.due_us,
         quarantine=held.quarantine,
+        quarantine_kind=held.quarantine_kind,
+        quarantined_us=held.quarantined_us,
+        quarantine_seq=held.quarantine_seq,
     )

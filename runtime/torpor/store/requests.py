@@ -46,6 +46,8 @@ class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
 
     key: ConversationKey
     reason: str
+    kind: str = ""
+    at_us: int = 0
 
 
 class AskHead(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,7 +42,24 @@ class Conversations(Protocol):
     def post(self, key: ConversationKey, command: Command) -> Reply:
         """Take the command in order of calls and thaw its actor if it sleeps; never waits.
 
-        Raises: Busy: the mailbox is full. Unavailable: the supervisor is draining.
+        Raises: Busy: the mailbox is full, or there is no room for one more actor. Unavailable: the supervisor is
+            draining. Quarantined: it is being quarantined.
+        """
+        ...
+
+    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+        """Cut off its actor, a running turn with it, and let none start until it is released. Its journal stays as it
+        is; who watches it is told.
+
+        Raises: Unavailable: it is not quarantined, since its actor did not end in time or lives on another server.
+            StoreError: nor is it then.
+        """
+        ...
+
+    async def release(self, key: ConversationKey) -> None:
+        """Take that back, whoever did it; a turn that is due goes on. Who watches it is told.
+
+        Raises: StoreError: it is still quarantined.
         """
         ...
 

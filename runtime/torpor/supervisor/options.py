@@ -1,15 +1,27 @@
-"""When actors sleep, how leases live, how crashes are answered."""
+"""How many actors live, when they sleep, how leases live, how crashes are answered."""
 
 import msgspec
 
-from torpor.records.bounds import Count, Pause, Seconds
+from torpor.records.bounds import Amount, Count, Pause, Seconds, Share
 
 
 class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds and counts."""
+    """Seconds, counts, bytes and shares."""
 
     idle_timeout_s: Pause = 300.0
     """An actor that had nothing to do for this long hibernates."""
+    live_max: Count = 2_000
+    """Actors in memory; above it the one that rested longest makes room, and without one the answer is ``busy``."""
+    memory_max_bytes: Amount = 0
+    """Resident memory of the process, above which actors at rest hibernate and none is started; 0 for no bound."""
+    memory_share: Share = 0.8
+    """The same as a share of what the process's control group (a container) may use, where that has a limit."""
+    thaws_max: Count = 32
+    """Conversations that are being loaded at once; others wait their turn, owner by owner."""
+    busy_retry_after_s: Pause = 1.0
+    """What a client is told to wait when there is no room for its conversation; more, the more of them there are."""
+    busy_retry_after_max_s: Pause = 30.0
+    """The longest such wait."""
     pack_after_s: Pause = 10.0
     """An idle actor packs its history into one piece of memory after this long."""
     sweep_s: Seconds = 2.0
@@ -24,6 +36,12 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The longest such wait."""
     restarts_max: Count = 10
     """Crashes in a row, without a commit between them, before the conversation is quarantined."""
+    crashes_max: Count = 20
+    """Crashes within ``crash_window_s``, whatever was committed between them, before it is quarantined."""
+    crash_window_s: Seconds = 300.0
+    """For how long a crash counts."""
+    cut_deadline_s: Seconds = 10.0
+    """How long an actor that is quarantined may take to end, once it is cut off."""
     unavailable_retry_after_s: Pause = 1.0
     """What a client is told to wait when its command met a crash or a drain."""
     stop_deadline_s: Pause = 10.0

@@ -1,17 +1,20 @@
-"""The supervisor: one entry per live conversation, thawed on demand, put to sleep when idle.
+"""The supervisor: one entry per live conversation, thawed on demand, put to sleep when idle or when room is wanted.
 
 A command is put into the mailbox of the conversation's actor at once, in order of calls; the actor is started if none
 lives, and loads while commands wait, so concurrent thaws of one conversation are one. A hibernating actor takes no more
-commands: they wait in the entry for the next incarnation.
+commands: they wait in the entry for the next incarnation. Only so many actors load at once; owners take turns.
+
+Only so many actors live. For one more, the one that rested longest makes room, whether or not somebody watches it; one
+that runs never does. Where nobody rests the command is answered as *busy* and nothing is recorded.
 
 A crash ends one actor and nothing else. Its unanswered commands fail as *unavailable* (the client resends under the
-same id); a conversation that is still due is started again after a growing pause, and one that never gets anywhere,
-or whose journal cannot be trusted, is quarantined.
+same id); a conversation that is still due is started again after a growing pause, and one that never gets anywhere or
+crashes too often, or whose journal cannot be trusted, is quarantined.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from itertools import takewhile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
@@ -23,6 +26,7 @@ from torpor.actor.loop import Actor
 from torpor.actor.mailbox import PendingReply
 from torpor.actor.parts import ActorParts
 from torpor.errors import (
+    ClientError,
     Fenced,
     JournalCorrupt,
     LeaseHeld,
@@ -35,48 +39,56 @@ from torpor.errors import (
 )
 from torpor.records.commands import Command, Hibernate, Wake
 from torpor.records.ids import ConversationKey
-from torpor.store.contract import Lease
+from torpor.store.contract import Lease, QuarantineKind
 from torpor.supervisor.contract import Answer, Listing, LiveStatus
+from torpor.supervisor.crashes import Crashes
+from torpor.supervisor.entry import Entry
+from torpor.supervisor.memory import Memory, Unmeasured
 from torpor.supervisor.options import SupervisorOptions
+from torpor.supervisor.passivate import Passivation
+from torpor.supervisor.quarantine import lift, mark, mark_if_possible
+from torpor.supervisor.room import Room
+from torpor.supervisor.statistics import Counts, SupervisorStatistics
+from torpor.turn.places import FairPlaces, Owner
 
 _ALWAYS_US: Final = 2**62
 """After every mark."""
 _log = structlog.get_logger()
 
 
-class _Entry:
-    """A live conversation: its actor, and what waits for the next one."""
-
-    __slots__ = ("actor", "crashes", "lease", "next", "scope")
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.next: list[PendingReply] = []
-        self.crashes = 0
-        self.scope: anyio.CancelScope | None = None
-        self.lease: Lease | None = None
-
-    def holds(self, lease: Lease) -> bool:
-        """Whether its actor works under ``lease``, and neither left nor was followed by another one."""
-        return self.lease is lease and self.actor.state not in {ActorState.HIBERNATING, ActorState.STOPPED}
-
-
 class Supervisor:
     """Implements ``supervisor.contract.Conversations``; ``async with supervisor.running()``."""
 
-    def __init__(self, parts: ActorParts, *, holder: str, options: SupervisorOptions) -> None:
+    def __init__(
+        self,
+        parts: ActorParts,
+        *,
+        holder: str,
+        options: SupervisorOptions,
+        memory: Memory | None = None,
+        chance: Callable[[], float] = lambda: 0.5,
+    ) -> None:
+        """Args: memory: of the process; without one there is always enough.  chance: a number from 0 up to 1, another
+        one each time, so that what failed or was refused together does not come again together."""
+        clock = parts.clock
         self._parts = parts
         self._holder = holder
         self._options = options
-        self._entries: dict[ConversationKey, _Entry] = {}
+        self._entries: dict[ConversationKey, Entry] = {}
+        self._room = Room(options, memory=memory or Unmeasured(), chance=chance, monotonic_s=clock.monotonic_s)
+        self._passivation = Passivation(options, room=self._room, clock=clock)
+        self._crashes = Crashes(options, chance=chance)
+        self._counts = Counts()
+        self._thaws = FairPlaces(options.thaws_max, monotonic_s=clock.monotonic_s)
+        self._thawing: set[Actor] = set()
+        """Those that hold a place among the thaws."""
+        self._closing: dict[ConversationKey, str] = {}
+        """Conversations that are being quarantined, and why."""
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stopping = anyio.Event()
         self._emptied = anyio.Event()
         self._has_lapsing_leases = False
         self._has_claimed = False
-        self._resting: dict[Actor, float] = {}
-        self._packed: dict[Actor, float] = {}
-        # Both: since when, in this order, some of them awake again; a turn moves its actor to the end of the first.
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Supervisor"]:
@@ -96,21 +108,27 @@ class Supervisor:
         return not self._stopping.is_set()
 
     def post(self, key: ConversationKey, command: Command) -> PendingReply:
-        """See the contract. Raises: Busy, Unavailable."""
+        """See the contract. Raises: Busy, Unavailable, Quarantined."""
         if self._stopping.is_set():
             raise self._unavailable("the server is stopping")
-        reply = PendingReply(command)
+        if (reason := self._closing.get(key)) is not None:
+            raise Quarantined(key.conversation, reason=reason)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(Actor(key, self._parts, on_rest=self._rested))
-            entry.actor.mailbox.offer(reply)
-            self._start(entry)
-        elif entry.actor.mailbox.is_closed or entry.actor.state is ActorState.STOPPED:
+            if (refusal := self._passivation.refusal(live=len(self._entries))) is not None:
+                self._counts.refused[refusal] += 1
+                waiting = self._thaws.statistics().waiting
+                raise self._room.turned_away(refusal, live=len(self._entries), waiting=waiting)
+            return self._started(key, command)
+        reply = PendingReply(command)
+        if entry.actor.mailbox.is_closed or entry.actor.state is ActorState.STOPPED:
             if len(entry.next) >= self._parts.actor.mailbox_capacity:
                 raise self._unavailable("the conversation is between two incarnations")
             entry.next.append(reply)
         else:
             entry.actor.mailbox.offer(reply)
+            if not isinstance(command, Hibernate):
+                self._passivation.used(entry.actor)
         return reply
 
     async def deliver(self, key: ConversationKey, command: Command) -> Answer:
@@ -129,7 +147,7 @@ class Supervisor:
         actor = entry.actor
         state = actor.journal.state if actor.journal is not None else None
         return LiveStatus(
-            state=(ActorState.THAWING if actor.state is ActorState.STOPPED else actor.state).value,
+            state=_shown(actor.state).value,
             turn=state.turn.number if state and state.turn else 0,
             waiting=len(state.queued) if state else 0,
         )
@@ -140,36 +158,88 @@ class Supervisor:
         rows = await self._parts.store.list_conversations(tenant=tenant, owner=owner, limit=limit, after=after)
         return tuple(Listing(row=row, live=self.live_status(row.key)) for row in rows)
 
+    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+        """See the contract. Of several that ask at once, each is answered."""
+        self._closing[key] = reason
+        try:
+            await self._ended(key, Quarantined(key.conversation, reason=reason))
+            lease = await self._acquired(key)
+            await mark(key, self._parts, kind=QuarantineKind.OPERATOR, reason=reason)
+            await self._parts.store.release(lease)
+            self._counts.quarantines += 1
+        except LeaseHeld as exc:
+            raise self._unavailable("another server holds the conversation") from exc
+        finally:
+            self._closing.pop(key, None)
+
+    async def release(self, key: ConversationKey) -> None:
+        """See the contract."""
+        is_due = await lift(key, self._parts)
+        self._crashes.forget(key)
+        self._counts.releases += 1
+        if is_due:
+            with suppress(ClientError):  # without room now, a later look finds what is due
+                self.post(key, Wake())
+
+    def statistics(self) -> SupervisorStatistics:
+        """Costs a look at each live conversation."""
+        entries, counts = self._entries.values(), self._counts
+        live = Counter({state.value: 0 for state in ActorState if state is not ActorState.STOPPED})
+        live.update(_shown(entry.actor.state).value for entry in entries)
+        return SupervisorStatistics(
+            live=live,
+            resting=sum(entry.actor.state is ActorState.IDLE and not entry.waiting for entry in entries),
+            waiting_commands=sum(entry.waiting for entry in entries),
+            waiting_thaws=self._thaws.statistics().waiting,
+            memory_bytes=self._room.used_bytes,
+            thaws=counts.thaws,
+            crashes=counts.crashes,
+            restarts=counts.restarts,
+            quarantines=counts.quarantines,
+            releases=counts.releases,
+            hibernations=dict(counts.hibernations),
+            refused=dict(counts.refused),
+        )
+
     def __repr__(self) -> str:
         return f"<Supervisor {self._holder} live={len(self._entries)} stopping={self._stopping.is_set()}>"
 
-    def _start(self, entry: _Entry) -> None:
+    def _started(self, key: ConversationKey, command: Command) -> PendingReply:
+        reply = PendingReply(command)
+        entry = self._entries[key] = Entry(Actor(key, self._parts, on_rest=self._rested))
+        entry.actor.mailbox.offer(reply)
+        self._start(entry)
+        return reply
+
+    def _start(self, entry: Entry) -> None:
         assert self._tasks is not None, "the supervisor is not running"
         self._tasks.start_soon(self._incarnate, entry, name=f"actor:{entry.actor.key.conversation}")
 
-    async def _incarnate(self, entry: _Entry) -> None:
+    async def _incarnate(self, entry: Entry) -> None:
         """Run one incarnation to its end, and start the next one or forget the conversation."""
         error: TorporError = self._unavailable("the conversation was interrupted")
         is_followed = False
         try:
             error, restart_s = await self._lived(entry, error)
             if restart_s:
-                with anyio.move_on_after(restart_s):
+                with anyio.move_on_after(restart_s) as entry.scope:
                     await self._stopping.wait()
-            is_followed = restart_s is not None and not self._stopping.is_set()
+            is_followed = restart_s is not None and entry.verdict is None and not self._stopping.is_set()
         finally:
             if is_followed:
                 self._succeed(entry)
             else:
-                self._forget(entry, error)
+                self._forget(entry, entry.verdict or error)
 
-    async def _lived(self, entry: _Entry, error: TorporError) -> tuple[TorporError, float | None]:
+    async def _lived(self, entry: Entry, error: TorporError) -> tuple[TorporError, float | None]:
         """Run one incarnation; what its unanswered commands were told, and after how long the next one may start."""
         actor = entry.actor
         restart_s: float | None = None
         try:
-            with anyio.CancelScope() as entry.scope:
+            with entry.scope:
                 await self._lead(entry)
+                self._counts.hibernations[self._passivation.ended(actor)] += 1
+                self._crashes.rested(actor.key)
                 restart_s = 0.0 if entry.next else None
         except Exception as exc:  # noqa: BLE001  the actor edge: one conversation's failure stays its own
             error, restart_s = await self._crashed(entry, root_cause(exc))
@@ -179,43 +249,48 @@ class Supervisor:
             _log.warning("actor.failed_when_cut_off", conversation=actor.key.path, why=repr(failed))
             raise cut or exc from None
         finally:
-            self._forget_rest(actor)
+            self._passivation.ended(actor)
+            self._give_thaw_back(actor)
             if actor.state is not ActorState.STOPPED:
-                actor.abandon(error)
+                actor.abandon(entry.verdict or error)
         return error, restart_s
 
-    async def _lead(self, entry: _Entry) -> None:
+    async def _lead(self, entry: Entry) -> None:
+        await self._thaws.take(_owner(entry.actor))
+        self._thawing.add(entry.actor)
         row = await self._parts.store.describe(entry.actor.key)
         if row is not None and row.quarantine:
             raise Quarantined(entry.actor.key.conversation, reason=row.quarantine)
-        entry.lease = await self._parts.store.acquire(
-            entry.actor.key,
-            holder=self._holder,
-            ttl_s=self._options.lease_ttl_s,
-            now_us=self._parts.clock.now_us(),
-        )
+        entry.lease = await self._acquired(entry.actor.key)
         self._has_lapsing_leases = self._has_lapsing_leases or entry.lease.expires_us > 0
         await entry.actor.run(entry.lease)
 
-    def _succeed(self, entry: _Entry) -> None:
+    async def _acquired(self, key: ConversationKey) -> Lease:
+        """Raises: LeaseHeld, StoreError."""
+        return await self._parts.store.acquire(
+            key, holder=self._holder, ttl_s=self._options.lease_ttl_s, now_us=self._parts.clock.now_us()
+        )
+
+    def _succeed(self, entry: Entry) -> None:
         """Start the next incarnation with the commands that waited for it."""
         actor = Actor(entry.actor.key, self._parts, on_rest=self._rested)
         waiting, entry.next = entry.next, []
         for reply in waiting or [PendingReply(Wake())]:
             actor.mailbox.offer(reply)
-        entry.actor, entry.lease = actor, None
+        entry.follow(actor)
         self._start(entry)
 
-    def _forget(self, entry: _Entry, error: TorporError) -> None:
+    def _forget(self, entry: Entry, error: TorporError) -> None:
         del self._entries[entry.actor.key]
         for reply in entry.next:
             reply.fail(error)
+        entry.gone.set()
         if not self._entries:
             self._emptied.set()
 
-    async def _crashed(self, entry: _Entry, exc: Exception) -> tuple[TorporError, float | None]:
+    async def _crashed(self, entry: Entry, exc: Exception) -> tuple[TorporError, float | None]:
         """The error for unanswered commands, and after how long to start again; None for not at all."""
-        key = entry.actor.key
+        key, journal = entry.actor.key, entry.actor.journal
         match exc:
             case Fenced() | LeaseHeld():
                 _log.info("lease.elsewhere", conversation=key.path, why=str(exc))
@@ -223,33 +298,44 @@ class Supervisor:
             case Quarantined():
                 return exc, None
             case JournalCorrupt():
-                return await self._quarantined(key, exc.reason), None
-        journal = entry.actor.journal
-        progressed = journal is not None and journal.has_committed
-        entry.crashes = 1 if progressed else entry.crashes + 1
-        _log.error("actor.crashed", conversation=key.path, crashes=entry.crashes, why=repr(exc), exc_info=exc)
-        if entry.crashes > self._options.restarts_max and not isinstance(exc, StoreError):
-            return await self._quarantined(key, f"{entry.crashes} crashes in a row, the last one {exc!r}"), None
-        pause_s = self._options.restart_backoff_s * 2 ** min(entry.crashes - 1, 16)
+                return await self._quarantined(key, kind=QuarantineKind.JOURNAL, reason=exc.reason), None
+        verdict = self._crashes.add(
+            key,
+            now_s=self._parts.clock.monotonic_s(),
+            has_progressed=journal is not None and journal.has_committed,
+            is_own=not isinstance(exc, StoreError),
+        )
+        self._counts.crashes += 1
+        _log.error("actor.crashed", conversation=key.path, crashes=verdict.in_a_row, why=repr(exc), exc_info=exc)
+        if verdict.given_up:
+            reason = f"{verdict.given_up}, the last one {exc!r}"
+            return await self._quarantined(key, kind=QuarantineKind.CRASHES, reason=reason), None
+        self._counts.restarts += 1
         why = "the conversation was interrupted"
         if isinstance(exc, StoreError):
             why = str(exc) if isinstance(exc, StoreFull) else "the server's storage does not answer"
-        return self._unavailable(why), min(pause_s, self._options.restart_backoff_max_s)
+        return self._unavailable(why), verdict.pause_s
 
-    async def _quarantined(self, key: ConversationKey, reason: str) -> Quarantined:
-        _log.error("conversation.quarantined", conversation=key.path, reason=reason)
-        try:
-            await self._parts.store.quarantine(key, reason=reason)
-        except StoreError as exc:
-            _log.error("quarantine.failed", conversation=key.path, why=str(exc))
-        return Quarantined(key.conversation, reason=reason)
+    async def _quarantined(self, key: ConversationKey, *, kind: QuarantineKind, reason: str) -> Quarantined:
+        self._counts.quarantines += 1
+        return await mark_if_possible(key, self._parts, kind=kind, reason=reason)
+
+    async def _ended(self, key: ConversationKey, verdict: Quarantined) -> None:
+        """Cut off the actor, if one lives, and wait until it has gone. Raises: Unavailable: it did not go in time."""
+        if (entry := self._entries.get(key)) is None:
+            return
+        entry.end(verdict)
+        with anyio.move_on_after(self._options.cut_deadline_s):
+            await entry.gone.wait()
+        if not entry.gone.is_set():
+            raise self._unavailable(f"the actor did not end within {self._options.cut_deadline_s:g} s")
 
     async def _sweep(self) -> None:
         """Look after leases, idle actors and what is due, again and again; one look that fails is not the last."""
         while True:
             try:
                 await self._renew()
-                self._passivate()
+                self._passivation.look(live=len(self._entries))
                 await self._claim()
             except StoreError as exc:
                 _log.warning("sweep.failed", why=str(exc))
@@ -269,30 +355,23 @@ class Supervisor:
                 renewed = await self._parts.store.renew(lease, ttl_s=self._options.lease_ttl_s, now_us=now_us)
             except Fenced:
                 # Meanwhile it may have been given back, or replaced by that of the next incarnation.
-                if entry.holds(lease) and entry.scope is not None:
+                if entry.holds(lease):
                     entry.scope.cancel()
             else:
                 entry.lease = renewed if entry.holds(lease) else entry.lease
 
     def _rested(self, actor: Actor) -> None:
-        self._forget_rest(actor)
-        self._resting[actor] = self._parts.clock.monotonic_s()
+        if self._give_thaw_back(actor):
+            self._counts.thaws += 1
+        self._passivation.rested(actor)
 
-    def _forget_rest(self, actor: Actor) -> None:
-        self._resting.pop(actor, None)
-        self._packed.pop(actor, None)
-
-    def _passivate(self) -> None:
-        """Pack those that rest, then let them sleep; a look costs as much as there is to do."""
-        now_s = self._parts.clock.monotonic_s()
-        idle_timeout_s = self._options.idle_timeout_s
-        for actor, since_s in _idle_until(now_s - min(self._options.pack_after_s, idle_timeout_s), self._resting):
-            actor.pack()
-            del self._resting[actor]
-            self._packed[actor] = since_s
-        for actor, _ in _idle_until(now_s - idle_timeout_s, self._packed):
-            actor.mailbox.offer_last(PendingReply(Hibernate()))
-            del self._packed[actor]
+    def _give_thaw_back(self, actor: Actor) -> bool:
+        """Let the next one load; False when this one is loaded already."""
+        if actor not in self._thawing:
+            return False
+        self._thawing.discard(actor)
+        self._thaws.give_back(_owner(actor))
+        return True
 
     async def _claim(self) -> None:
         """Wake what is due and has no actor here, whether or not a client asks for it."""
@@ -301,9 +380,10 @@ class Supervisor:
         now_us = self._parts.clock.now_us() if self._has_claimed else _ALWAYS_US
         self._has_claimed = True
         due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
-        for key in [key for key in due if key not in self._entries][:batch]:
-            if not self._stopping.is_set():
-                self.post(key, Wake())
+        for key in [key for key in due if key not in self._entries and key not in self._closing][:batch]:
+            if self._stopping.is_set() or self._passivation.refusal(live=len(self._entries)) is not None:
+                return  # what found no room is still due at the next look
+            self._started(key, Wake())
 
     async def _stop(self) -> None:
         """Ask every actor to leave; those that run a turn are cut off after the deadline and go on at the next
@@ -321,10 +401,13 @@ class Supervisor:
         return Unavailable(why, retry_after_s=self._options.unavailable_retry_after_s)
 
 
-def _idle_until(moment_s: float, resting: Mapping[Actor, float]) -> list[tuple[Actor, float]]:
-    """Those that came to rest at ``moment_s`` or before and have had nothing to do since; longest first."""
-    long_enough = takewhile(lambda item: item[1] <= moment_s, resting.items())
-    return [item for item in long_enough if item[0].state is ActorState.IDLE and not len(item[0].mailbox)]
+def _shown(state: ActorState) -> ActorState:
+    """Between two incarnations a conversation is on its way back."""
+    return ActorState.THAWING if state is ActorState.STOPPED else state
+
+
+def _owner(actor: Actor) -> Owner:
+    return actor.key.tenant, actor.key.owner
 
 
 def root_cause(exc: Exception) -> Exception:

@@ -64,6 +64,8 @@ class Listener:
     def on_delta(self, key: ConversationKey, delta: Delta) -> None:
         self.spoke.set()
 
+    def on_standing(self, key: ConversationKey) -> None: ...
+
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         pass
 

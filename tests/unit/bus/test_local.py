@@ -37,6 +37,8 @@ class Listener:
     def on_delta(self, key: ConversationKey, delta: Delta) -> None:
         self.heard.append((key, delta))
 
+    def on_standing(self, key: ConversationKey) -> None: ...
+
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         self.heard.append((key, progress))
 

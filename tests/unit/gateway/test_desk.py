@@ -36,8 +36,10 @@ from torpor.records.frames import (
     InspectConversation,
     ListConversations,
     ListJobs,
+    QuarantineConversation,
     ReadHistory,
     Refresh,
+    ReleaseConversation,
     Reload,
     Rename,
     Result,
@@ -102,6 +104,8 @@ NAMING: dict[type[ClientFrame], Callable[[str], ClientFrame]] = {
     ListConversations: lambda name: ListConversations(ref="r", after=name),
     HibernateConversation: lambda name: HibernateConversation(ref="r", path=name),
     ThawConversation: lambda name: ThawConversation(ref="r", path=name),
+    QuarantineConversation: lambda name: QuarantineConversation(ref="r", path=name, reason="odd"),
+    ReleaseConversation: lambda name: ReleaseConversation(ref="r", path=name),
     InspectConversation: lambda name: InspectConversation(ref="r", path=name),
     ListJobs: lambda name: ListJobs(ref="r", after=f"{name}/j"),
     CountJobs: lambda name: CountJobs(ref="r"),
@@ -557,6 +561,9 @@ async def test_a_list_shows_ones_own_and_an_operator_everybodys(world: World, op
         "updated_us": 2_000,
         "due_us": None,
         "quarantine": "",
+        "quarantine_kind": "",
+        "quarantined_us": 0,
+        "quarantine_seq": 0,
     }
     assert (own.rows[1]["state"], own.rows[1]["actor"]) == ("rest", "hibernated")
 

@@ -45,7 +45,10 @@ CREATE TEMP TRIGGER before_snapshot BEFORE INSERT ON snapshots BEGIN
     DELETE FROM snapshots WHERE number = new.number;
 END"""
 """The new snapshot takes the pages of the old one; an update would need pages for both, and the file never shrinks."""
-_QUARANTINE: Final = "UPDATE conversations SET quarantine = ? WHERE tenant = ? AND owner = ? AND conversation = ?"
+_QUARANTINE: Final = """
+UPDATE conversations SET quarantine = :reason, quarantine_kind = iif(:reason = '', '', :kind),
+    quarantined_us = iif(:reason = '', 0, :at_us), quarantine_seq = iif(:reason = '', 0, seq)
+    WHERE tenant = :tenant AND owner = :owner AND conversation = :conversation"""
 _HEAD: Final = "SELECT seq, event, batch_id FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"
 _RECEIPT: Final = """
 SELECT receipt FROM receipts JOIN conversations USING (number)
@@ -65,8 +68,9 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
             incoming.insert(db, [incoming.row_of(request)])
         case PutSnapshot():
             return _put_snapshot(db, request)
-        case Quarantine(key=key, reason=reason):
-            db.execute(_QUARANTINE, (reason, key.tenant, key.owner, key.conversation))
+        case Quarantine(key=key):
+            named = {"tenant": key.tenant, "owner": key.owner, "conversation": key.conversation}
+            db.execute(_QUARANTINE, {"reason": request.reason, "kind": request.kind, "at_us": request.at_us, **named})
         case ClaimJob() | SettleJob() | RedoJob() | DropJob():
             return _change_job(db, request)
         case AskHead() | Tidy():

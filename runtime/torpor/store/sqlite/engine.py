@@ -22,7 +22,7 @@ from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import number_batch
-from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, Snapshot, Ticket, Timer
+from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, QuarantineKind, Snapshot, Ticket, Timer
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
 from torpor.store.options import StoreOptions
@@ -188,8 +188,15 @@ class SqliteStore:
         await anyio.lowlevel.checkpoint()
         return self._reader.count_conversations(tenant=tenant, owner=owner, limit=limit)
 
-    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
-        await self._writer.submit(Quarantine(key=key, reason=reason)).wait()
+    async def quarantine(
+        self,
+        key: ConversationKey,
+        *,
+        reason: str,
+        kind: QuarantineKind = QuarantineKind.OPERATOR,
+        at_us: int = 0,
+    ) -> None:
+        await self._writer.submit(Quarantine(key=key, reason=reason, kind=kind.value, at_us=at_us)).wait()
 
     def _tidy_when_large(self) -> None:
         """Conversations leave all the time; the log is emptied when it has grown, and nobody waits for that.

@@ -104,6 +104,11 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             (SELECT max(position) FROM journal),
             0)""",
     ),
+    (
+        "ALTER TABLE conversations ADD COLUMN quarantine_kind TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE conversations ADD COLUMN quarantined_us INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE conversations ADD COLUMN quarantine_seq INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 

@@ -39,10 +39,12 @@ _DUE: Final = """
 SELECT tenant, owner, conversation FROM conversations
     WHERE due_us <= ? AND quarantine = '' ORDER BY due_us, tenant, owner, conversation LIMIT ?"""
 _DESCRIBE: Final = """
-SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine
+SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine,
+    quarantine_kind, quarantined_us, quarantine_seq
     FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
 _LIST: Final = """
-SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine
+SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine,
+    quarantine_kind, quarantined_us, quarantine_seq
     FROM conversations WHERE {condition} ORDER BY tenant, owner, conversation LIMIT ?"""
 
 # A chain is walked backwards, newest first; it cannot run in a circle, since positions only fall.
@@ -232,7 +234,8 @@ def _names(key: ConversationKey) -> tuple[str, str, str]:
 
 
 def _directory_row(row: tuple[Any, ...]) -> DirectoryRow:
-    tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine = row
+    tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, *held = row
+    quarantine, kind, quarantined_us, quarantine_seq = held
     return DirectoryRow(
         key=ConversationKey(tenant, owner, conversation),
         agent=agent,
@@ -242,4 +245,7 @@ def _directory_row(row: tuple[Any, ...]) -> DirectoryRow:
         updated_us=updated_us,
         due_us=due_us,
         quarantine=quarantine,
+        quarantine_kind=quarantine_kind,
+        quarantined_us=quarantined_us,
+        quarantine_seq=quarantine_seq,
     )

@@ -1,0 +1,43 @@
+"""A live conversation as the registry holds it: its actor, and what waits for the next one."""
+
+import anyio
+
+from torpor.actor.lifecycle import ActorState
+from torpor.actor.loop import Actor
+from torpor.actor.mailbox import PendingReply
+from torpor.errors import Quarantined
+from torpor.store.contract import Lease
+
+
+class Entry:
+    """One for each live conversation, from its first incarnation to the end of its last one."""
+
+    __slots__ = ("actor", "gone", "lease", "next", "scope", "verdict")
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.next: list[PendingReply] = []
+        self.scope = anyio.CancelScope()
+        """Of the present incarnation and the pause behind it."""
+        self.lease: Lease | None = None
+        self.verdict: Quarantined | None = None
+        """Why there will be no further incarnation, once that was decided."""
+        self.gone = anyio.Event()
+
+    def holds(self, lease: Lease) -> bool:
+        """Whether its actor works under ``lease``, and neither left nor was followed by another one."""
+        return self.lease is lease and self.actor.state not in {ActorState.HIBERNATING, ActorState.STOPPED}
+
+    def follow(self, actor: Actor) -> None:
+        """Let ``actor`` be the next incarnation."""
+        self.actor, self.lease, self.scope = actor, None, anyio.CancelScope()
+
+    def end(self, verdict: Quarantined) -> None:
+        """Cut the present incarnation off and let none follow; commands without an answer are told ``verdict``."""
+        self.verdict = verdict
+        self.scope.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """Commands that nobody has taken yet."""
+        return len(self.actor.mailbox) + len(self.next)
