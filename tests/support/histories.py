@@ -39,7 +39,10 @@ from torpor.records.ids import MessageId
 from torpor.records.journal import (
     AttemptStarted,
     ContextChanged,
+    ConversationArchived,
     ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
     Effect,
     FlagDecision,
     FlagsPinned,
@@ -95,6 +98,8 @@ SKILLS = ("refunds", "visits", "chatter")
 LONG = "é\U0001f600 long, " * 20
 LIVE_EVERY = 3
 """Records between two moments at which something may come of the live context; else histories are of little more."""
+MANAGED_EVERY = 7
+"""Likewise for what people do with the conversation as a whole."""
 THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
 
 
@@ -164,6 +169,8 @@ class Teller:
         happenings: list[Callable[[], None]] = []
         if len(self.state.queued) < 4:
             happenings.append(self._receive)
+        if self.state.seq and not len(self.journal) % MANAGED_EVERY:
+            happenings.append(self._manage)
         if self.state.lost_calls:
             happenings.append(self._end_late)
         if self.state.seq and not len(self.journal) % LIVE_EVERY:
@@ -244,6 +251,15 @@ class Teller:
         if not self.state.seq:
             self._add(ConversationCreated(agent="clerk"))
         self._add(MessageReceived(message_id=message.id, principal="ann", blocks=blocks, when_busy=when_busy))
+
+    def _manage(self) -> None:
+        """What concerns no turn; between any two records."""
+        if self._pick((False, True)):
+            self._add(ConversationRenamed(title=f"errand {self._number()}", principal="ann"))
+        elif self.state.is_archived:
+            self._add(ConversationUnarchived(principal="ann"))
+        else:
+            self._add(ConversationArchived(principal="ann"))
 
     def _end_late(self) -> None:
         call_id = self._pick(self.state.lost_calls)

@@ -17,6 +17,9 @@ from typing import Any
 Record = dict[str, Any]
 
 PUBLIC_KINDS = {
+    "conversation_renamed": "conversation.renamed",
+    "conversation_archived": "conversation.archived",
+    "conversation_unarchived": "conversation.unarchived",
     "message_received": "message.received",
     "turn_prepared": "turn.started",
     "model_replied": "reply.finished",
@@ -45,6 +48,9 @@ TURN_ENDS = {
 OUTSIDE_TURNS = frozenset(
     {
         "conversation_created",
+        "conversation_renamed",
+        "conversation_archived",
+        "conversation_unarchived",
         "preamble_changed",
         "preamble_returned",
         "context_changed",

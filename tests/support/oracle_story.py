@@ -14,6 +14,9 @@ from tests.support.oracle_view import View, canonical, chain_link, extended, mes
 PUBLIC_KINDS = frozenset(
     {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
     | {
+        "conversation_renamed",
+        "conversation_archived",
+        "conversation_unarchived",
         "context_changed",
         "context_replaced",
         "compaction_failed",
@@ -188,6 +191,7 @@ class Story:
         self._preambles: dict[str, Json] = {}
         self._lives: dict[int, Json] = {}
         """Blocks of live contexts by the seq of their record."""
+        self._is_archived = False
         self._is_measured = True
         self._before: Json = {}
         """The record before this one."""
@@ -233,6 +237,20 @@ class Story:
 
     def _conversation_created(self, record: Json, seq: int) -> None:
         pass
+
+    def _conversation_renamed(self, record: Json, seq: int) -> None:
+        pass
+
+    def _conversation_archived(self, record: Json, seq: int) -> None:
+        self._lists(record, seq, is_archived=True)
+
+    def _conversation_unarchived(self, record: Json, seq: int) -> None:
+        self._lists(record, seq, is_archived=False)
+
+    def _lists(self, record: Json, seq: int, *, is_archived: bool) -> None:
+        if is_archived is self._is_archived:
+            self._broken("journal_order", seq, f"{record['kind']} of a conversation that is so already")
+        self._is_archived = is_archived
 
     def _context_changed(self, record: Json, seq: int) -> None:
         pass  # what it means to later turns is judged elsewhere, and so it is with the other two

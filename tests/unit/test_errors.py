@@ -16,6 +16,8 @@ SAMPLES = [
     errors.KeysUnavailable(retry_after_s=4.0),
     errors.NotPermitted("hibernate", scope="operator"),
     errors.UnknownConversation("c_1"),
+    errors.ConversationExists("c_1"),
+    errors.TooManyConversations(limit=10),
     errors.UnknownAgent("cook", known=("clerk",)),
     errors.Busy("mailbox", waiting=64, retry_after_s=1.5),
     errors.TooManyUpdates(updates_max=128),

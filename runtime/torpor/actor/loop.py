@@ -30,12 +30,16 @@ from torpor.errors import (
     NothingToCancel,
     NotNow,
     StoreError,
+    TooManyConversations,
     TorporError,
 )
 from torpor.records.commands import (
+    ArchiveConversation,
     CancelTurn,
+    CreateConversation,
     Hibernate,
     RefreshLiveContext,
+    RenameConversation,
     SendMessage,
     TellLiveContext,
     UpdateContext,
@@ -124,6 +128,7 @@ class Actor:
     def abandon(self, error: TorporError) -> None:
         """Answer every command that has no answer with ``error``; the actor has ended."""
         self.state = next_state(self.state, Signal.ENDED)
+        self._parts.creations.settle(self.key)
         for reply in (*self._unanswered, *self._hibernations, *self.mailbox.take()):
             reply.fail(error)
 
@@ -227,9 +232,13 @@ class Actor:
         self._unanswered.extend(replies)
         for reply in replies:
             command = reply.command
+            if isinstance(command, BEGINNING) and not journal.state.seq and not await self._may_begin(reply):
+                continue
             match command:
                 case SendMessage():
                     await self._receive(journal, reply, command)
+                case CreateConversation() | RenameConversation() | ArchiveConversation():
+                    self._manage(journal, reply, command)
                 case UpdateContext() | TellLiveContext() | RefreshLiveContext():
                     self._record(journal, reply, command)
                 case CancelTurn():
@@ -240,6 +249,17 @@ class Actor:
                     reply.resolve(_DONE)
                 case _:
                     assert_never(command)
+            if isinstance(command, BEGINNING):
+                journal.after_commit(partial(self._parts.creations.settle, self.key))
+
+    async def _may_begin(self, reply: PendingReply) -> bool:
+        """Whether the owner may have one more conversation; the sender is told when not."""
+        try:
+            await self._parts.creations.admit(self.key, counts=self._parts.store)
+        except TooManyConversations as refusal:
+            reply.fail(refusal)
+            return False
+        return True
 
     async def _receive(self, journal: Journal, reply: PendingReply, command: SendMessage) -> None:
         """Record a message once; a resend gets the first receipt again."""
@@ -259,6 +279,29 @@ class Actor:
             if command.when_busy is WhenBusy.INTERRUPT and running is not None and self._interpreter is not None:
                 journal.after_commit(partial(self._interpreter.cancel, "interrupt", turn=running.number))
         journal.after_commit(partial(reply.resolve, receipt))
+
+    def _manage(
+        self,
+        journal: Journal,
+        reply: PendingReply,
+        command: CreateConversation | RenameConversation | ArchiveConversation,
+    ) -> None:
+        """Commands that concern no turn."""
+        recorder = Recorder(self.key, self._parts, journal=journal)
+        try:
+            match command:
+                case CreateConversation():
+                    recorder.create(command)
+                case RenameConversation():
+                    recorder.rename(command)
+                case ArchiveConversation():
+                    recorder.archive(command)
+                case _:
+                    assert_never(command)
+        except TorporError as refusal:
+            reply.fail(refusal)
+            return
+        journal.after_commit(partial(reply.resolve, _DONE))
 
     def _record(
         self, journal: Journal, reply: PendingReply, command: UpdateContext | TellLiveContext | RefreshLiveContext
@@ -337,6 +380,8 @@ class Actor:
 
 
 _DONE: Final = True
+BEGINNING: Final = (SendMessage, UpdateContext, CreateConversation)
+"""Commands that begin a conversation where there is none."""
 RECORD_BYTES: Final = 256
 """What a record costs in the journal beside its text, about; only the choice of moments for snapshots rests on it."""
 

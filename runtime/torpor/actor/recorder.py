@@ -12,14 +12,35 @@ from torpor.conversation.live_context import due, is_awaited, live_block
 from torpor.conversation.markup import defused
 from torpor.conversation.state import ConversationState
 from torpor.conversation.text import is_blank
-from torpor.errors import Busy, NotOffered, Rejected, TooManyUpdates, UnknownAgent
+from torpor.errors import (
+    Busy,
+    ConversationExists,
+    NotOffered,
+    Rejected,
+    TooManyUpdates,
+    UnknownAgent,
+    UnknownConversation,
+)
 from torpor.records.blocks import Block, text_block
-from torpor.records.commands import Receipt, Refreshed, RefreshLiveContext, SendMessage, TellLiveContext, UpdateContext
+from torpor.records.commands import (
+    ArchiveConversation,
+    CreateConversation,
+    Receipt,
+    Refreshed,
+    RefreshLiveContext,
+    RenameConversation,
+    SendMessage,
+    TellLiveContext,
+    UpdateContext,
+)
 from torpor.records.context import WorkingContext
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
     ContextChanged,
+    ConversationArchived,
     ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
     LiveContextFailed,
     LiveContextReplaced,
     LiveReason,
@@ -60,6 +81,8 @@ class Recorder:
             raise NotOffered(command.resume.value)
         if not state.seq:
             journal.add(ConversationCreated(agent=agent.name))
+        if state.is_archived:  # whoever writes into it wants to find it again
+            journal.add(ConversationUnarchived(principal=command.principal))
         journal.add(
             MessageReceived(
                 message_id=command.message_id,
@@ -78,6 +101,38 @@ class Recorder:
         )
         journal.remember(receipt)
         return receipt
+
+    def create(self, command: CreateConversation) -> None:
+        """Begin the conversation; nothing when it is there with the same agent.
+
+        Raises: ConversationExists: with another one. UnknownAgent: nothing was recorded.
+        """
+        state, agents = self._journal.state, self._parts.agents
+        agent = agents.get(command.agent)
+        if state.seq:
+            if state.agent not in {command.agent, agent.name if agent is not None else ""}:
+                raise ConversationExists(self._key.conversation)
+            return
+        if agent is None:
+            raise UnknownAgent(command.agent, known=agents.names())
+        self._journal.add(ConversationCreated(agent=agent.name, title=command.title))
+
+    def rename(self, command: RenameConversation) -> None:
+        """Raises: UnknownConversation."""
+        if command.title != self._existing().title:
+            self._journal.add(ConversationRenamed(title=command.title, principal=command.principal))
+
+    def archive(self, command: ArchiveConversation) -> None:
+        """Raises: UnknownConversation."""
+        if command.is_archived is not self._existing().is_archived:
+            kind = ConversationArchived if command.is_archived else ConversationUnarchived
+            self._journal.add(kind(principal=command.principal))
+
+    def _existing(self) -> ConversationState:
+        state = self._journal.state
+        if not state.seq:
+            raise UnknownConversation(self._key.conversation)
+        return state
 
     def context(self, command: UpdateContext) -> int:
         """Record what is new; a repeat of what was told a short while ago is not written again. Returns the version.

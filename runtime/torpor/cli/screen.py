@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, assert_never
 
 from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
+from torpor.cli.happenings import in_words
 from torpor.cli.line_editor import width
 from torpor.conversation.text import clean
 from torpor.records.events import (
@@ -17,6 +18,9 @@ from torpor.records.events import (
     CompactionFailedEvent,
     ContextChangedEvent,
     ContextReplacedEvent,
+    ConversationArchivedEvent,
+    ConversationRenamedEvent,
+    ConversationUnarchivedEvent,
     LiveContextFailedEvent,
     LiveContextReplacedEvent,
     MessageReceivedEvent,
@@ -32,7 +36,7 @@ from torpor.records.events import (
     TurnRefusedEvent,
     TurnStartedEvent,
 )
-from torpor.records.journal import FoldReason, Outcome
+from torpor.records.journal import Outcome
 
 OUTCOMES: Final = {
     Outcome.SUCCEEDED: "done",
@@ -41,12 +45,6 @@ OUTCOMES: Final = {
     Outcome.NEVER_STARTED: "never started",
     Outcome.INTERRUPTED: "interrupted",
     Outcome.UNKNOWN: "outcome unknown",
-}
-_REPLACED: Final = {
-    FoldReason.SUMMARY: "from here on the model reads earlier turns as a summary",
-    FoldReason.MECHANICAL: "from here on the model reads of earlier turns how each began and ended",
-    FoldReason.SHORTENED: "from here on the model reads the beginning and end of long tool results",
-    FoldReason.EVERYTHING: "from here on the model reads of all turns before this one how each began and ended",
 }
 _CUT_BY: Final = {"client": "cancelled", "operator": "cancelled by an operator", "interrupt": "cut by a new message"}
 
@@ -160,12 +158,15 @@ class Screen:
                 pass
             case TurnStartedEvent():
                 self._has_spoken = False
-            case ContextReplacedEvent():
-                self.note(_REPLACED[event.reason])
-            case CompactionFailedEvent():
-                self.note(f"no summary could be made, {event.code}; going on without")
-            case LiveContextFailedEvent():
-                self.note(f"the live context could not be made anew, {event.code}; the one before stays")
+            case (
+                ConversationRenamedEvent()
+                | ConversationArchivedEvent()
+                | ConversationUnarchivedEvent()
+                | ContextReplacedEvent()
+                | CompactionFailedEvent()
+                | LiveContextFailedEvent()
+            ):
+                self.note(in_words(event))
             case SkillLoadedEvent():
                 self._line(f"  · skill {event.skill}")
             case ReplyFinishedEvent():

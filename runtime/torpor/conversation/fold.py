@@ -38,7 +38,10 @@ from torpor.records.journal import (
     CompactionFailed,
     ContextChanged,
     ContextReplaced,
+    ConversationArchived,
     ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
     Effect,
     FlagsPinned,
     FlagsReturned,
@@ -95,6 +98,17 @@ def _created(state: ConversationState, record: ConversationCreated) -> Conversat
     if state.seq:
         raise BadHistory(f"record {record.seq} creates a conversation that exists")
     return msgspec.structs.replace(state, created_us=record.at_us, agent=record.agent, title=record.title)
+
+
+def _renamed(state: ConversationState, record: ConversationRenamed) -> ConversationState:
+    return msgspec.structs.replace(state, title=record.title)
+
+
+def _archived(state: ConversationState, record: ConversationArchived | ConversationUnarchived) -> ConversationState:
+    is_archived = isinstance(record, ConversationArchived)
+    if is_archived is state.is_archived:
+        raise BadHistory(f"record {record.seq} leaves the conversation archived or not, as it was")
+    return msgspec.structs.replace(state, is_archived=is_archived)
 
 
 def _received(state: ConversationState, record: MessageReceived) -> ConversationState:
@@ -508,6 +522,9 @@ def _running(state: ConversationState, record: Record) -> TurnState:
 
 _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], ConversationState]]] = {
     ConversationCreated: _created,
+    ConversationRenamed: _renamed,
+    ConversationArchived: _archived,
+    ConversationUnarchived: _archived,
     MessageReceived: _received,
     ContextChanged: _context_changed,
     FlagsPinned: _flags_pinned,

@@ -35,6 +35,7 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str
     turns: int
     title: str = ""
+    is_archived: bool = False
     notes: tuple[Block, ...] = ()
     offers: tuple[Offer, ...] = ()
     context: WorkingContext | None = None

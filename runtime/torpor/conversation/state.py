@@ -166,6 +166,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """When the journal was begun, UTC microseconds."""
     agent: str = ""
     title: str = ""
+    is_archived: bool = False
     turns: int = 0
     """Turns begun so far."""
     preamble: Preamble = Preamble()

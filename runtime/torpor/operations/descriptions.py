@@ -15,7 +15,10 @@ from torpor.records.journal import (
     CompactionFailed,
     ContextChanged,
     ContextReplaced,
+    ConversationArchived,
     ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
     FlagsPinned,
     FlagsReturned,
     FoldReason,
@@ -51,6 +54,19 @@ Description = tuple[str, Facts, str]
 
 def _created(record: ConversationCreated) -> Description:
     return f"conversation created for agent {record.agent!r}", {"agent": record.agent}, record.title
+
+
+def _renamed(record: ConversationRenamed) -> Description:
+    what = "renamed" if record.title else "title taken away"
+    return f"conversation {what} by {record.principal!r}", {"principal": record.principal}, record.title
+
+
+def _archived(record: ConversationArchived) -> Description:
+    return f"conversation archived by {record.principal!r}", {"principal": record.principal}, ""
+
+
+def _unarchived(record: ConversationUnarchived) -> Description:
+    return f"conversation listed again by {record.principal!r}", {"principal": record.principal}, ""
 
 
 def _received(record: MessageReceived) -> Description:
@@ -398,6 +414,9 @@ _FOLDS: Final = {
 
 _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ConversationCreated: _created,
+    ConversationRenamed: _renamed,
+    ConversationArchived: _archived,
+    ConversationUnarchived: _unarchived,
     MessageReceived: _received,
     ContextChanged: _context_changed,
     FlagsPinned: _flags_pinned,

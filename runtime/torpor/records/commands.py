@@ -24,6 +24,31 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Messages that were ahead of it, the running turn's included."""
 
 
+class CreateConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """Begin the conversation without a message. Answered by True once it is durable; one that is there with the same
+    agent is left as it is."""
+
+    agent: str = ""
+    """Empty for the home's default agent."""
+    title: str = ""
+    """Has been cleaned."""
+
+
+class RenameConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by True once it is durable."""
+
+    principal: str
+    title: str
+    """Has been cleaned; empty for none."""
+
+
+class ArchiveConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """Have lists leave it out, or show it again. Answered by True once it is durable."""
+
+    principal: str
+    is_archived: bool = True
+
+
 class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by a ``Receipt``. ``text`` has been cleaned, and is not blank unless it resumes."""
 
@@ -100,4 +125,15 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     """Thaw, and go on with whatever is due. Answered by True once the state is loaded."""
 
 
-Command = SendMessage | UpdateContext | TellLiveContext | RefreshLiveContext | CancelTurn | Hibernate | Wake
+Command = (
+    CreateConversation
+    | RenameConversation
+    | ArchiveConversation
+    | SendMessage
+    | UpdateContext
+    | TellLiveContext
+    | RefreshLiveContext
+    | CancelTurn
+    | Hibernate
+    | Wake
+)

@@ -14,7 +14,15 @@ import msgspec
 from torpor.errors import InvariantBroken, JournalCorrupt
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord
+from torpor.records.journal import (
+    ConversationArchived,
+    ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
+    JournalRecord,
+    TurnFailed,
+    TurnPrepared,
+)
 from torpor.store.contract import Head, Loaded, Snapshot
 
 MAX_BATCH_RECORDS: Final = 256
@@ -42,6 +50,49 @@ class BatchNumbers(msgspec.Struct, frozen=True, gc=False):
     expected_event: int | None
     """None when the batch holds no public record."""
     last_event: int | None
+
+
+class Shown(msgspec.Struct, frozen=True, gc=False):
+    """What a batch changes in lists; None for no change."""
+
+    title: str | None = None
+    is_archived: bool | None = None
+    is_failed: bool | None = None
+
+
+_UNCHANGED: Final = Shown()
+_SHOWN: Final = (
+    ConversationCreated,
+    ConversationRenamed,
+    ConversationArchived,
+    ConversationUnarchived,
+    TurnPrepared,
+    TurnFailed,
+)
+
+
+def shown_by(records: Sequence[JournalRecord]) -> Shown:
+    """What lists show of a conversation after ``records``."""
+    title: str | None = None
+    is_archived: bool | None = None
+    is_failed: bool | None = None
+    for record in records:
+        if not isinstance(record, _SHOWN):
+            continue
+        match record:
+            case ConversationCreated() | ConversationRenamed():
+                title = record.title
+            case ConversationArchived():
+                is_archived = True
+            case ConversationUnarchived():
+                is_archived = False
+            case TurnPrepared():
+                is_failed = False
+            case TurnFailed():
+                is_failed = True
+    if title is None and is_archived is None and is_failed is None:
+        return _UNCHANGED
+    return Shown(title, is_archived, is_failed)
 
 
 def encode_records(records: Sequence[JournalRecord]) -> bytes:

@@ -103,6 +103,9 @@ class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     quarantined_us: int = 0
     quarantine_seq: int = 0
     """The last record when it was quarantined."""
+    is_archived: bool = False
+    is_failed: bool = False
+    """Whether its last turn failed, and nothing came after it."""
 
 
 class Ticket(Protocol):
@@ -200,9 +203,19 @@ class Store(Protocol):
         ...
 
     async def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[DirectoryRow, ...]:
         """Rows in key order behind ``after``; None for every tenant or owner."""
+        ...
+
+    async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
+        """How many this owner has, archived ones included, counted up to ``limit``."""
         ...
 
     async def quarantine(

@@ -26,6 +26,7 @@ from torpor.store.codec import (
     loaded,
     number_batch,
     records_after,
+    shown_by,
     until,
 )
 from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, QuarantineKind, Snapshot, Ticket, Timer
@@ -67,6 +68,8 @@ class _Conversation:
         "fence",
         "head",
         "holder",
+        "is_archived",
+        "is_failed",
         "quarantine",
         "quarantine_kind",
         "quarantine_seq",
@@ -90,6 +93,8 @@ class _Conversation:
         self.due_us: int | None = None
         self.agent = ""
         self.title = ""
+        self.is_archived = False
+        self.is_failed = False
         self.created_us = 0
         self.updated_us = 0
         self.quarantine = ""
@@ -181,9 +186,12 @@ class MemoryCore:
         held.updated_us = last.at_us
         if first.seq == 1:
             held.created_us = first.at_us
-        for record in request.records:
-            if isinstance(record, ConversationCreated):
-                held.agent, held.title = record.agent, record.title
+        if isinstance(first, ConversationCreated):
+            held.agent = first.agent
+        shown = shown_by(request.records)
+        held.title = held.title if shown.title is None else shown.title
+        held.is_archived = held.is_archived if shown.is_archived is None else shown.is_archived
+        held.is_failed = held.is_failed if shown.is_failed is None else shown.is_failed
 
     def _put_snapshot(self, request: PutSnapshot) -> None:
         held = self._fenced(request.key, request.fence)
@@ -361,7 +369,13 @@ class InMemoryStore:
         return _row(key, held) if held and held.head.seq else None
 
     async def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[DirectoryRow, ...]:
         await anyio.lowlevel.checkpoint()
         matching = (
@@ -371,8 +385,18 @@ class InMemoryStore:
             and (tenant is None or key.tenant == tenant)
             and (owner is None or key.owner == owner)
             and (after is None or key > after)
+            and (with_archived or not held.is_archived)
         )
         return tuple(islice(matching, limit))
+
+    async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
+        await anyio.lowlevel.checkpoint()
+        mine = (
+            held.head.seq > 0
+            for key, held in self._data.conversations.items()
+            if (key.tenant, key.owner) == (tenant, owner)
+        )
+        return min(sum(mine), limit)
 
     async def quarantine(
         self,
@@ -401,4 +425,6 @@ def _row(key: ConversationKey, held: _Conversation) -> DirectoryRow:
         quarantine_kind=held.quarantine_kind,
         quarantined_us=held.quarantined_us,
         quarantine_seq=held.quarantine_seq,
+        is_archived=held.is_archived,
+        is_failed=held.is_failed,
     )

@@ -70,5 +70,11 @@ class Conversations(Protocol):
     def live_status(self, key: ConversationKey) -> LiveStatus | None: ...
 
     async def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[Listing, ...]: ...

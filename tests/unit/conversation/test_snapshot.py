@@ -23,6 +23,7 @@ STATE = ConversationState(
     created_us=1_764_400_000_000_000,
     agent="clerk",
     title="errands\nand more",
+    is_archived=True,
     turns=3,
     preamble=preamble_of({"model": "m", "system": [{"type": "text", "text": "two\nlines"}]}),
     view=View().extended("user", [text_block("naïve \n")]).extended("assistant", [text_block("yes")]),

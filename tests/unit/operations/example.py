@@ -10,7 +10,10 @@ from torpor.records.journal import (
     CompactionFailed,
     ContextChanged,
     ContextReplaced,
+    ConversationArchived,
     ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
     Effect,
     FlagDecision,
     FlagsPinned,
@@ -191,6 +194,9 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
     (0, TurnCancelled(turn=2, reason="client", partial=(text_block(SECRET),), note=text_block(SECRET))),
     (7, TurnFinished(turn=3)),
     (0, TurnRefused(turn=4, detail="the model refused to answer", note=text_block(SECRET))),
+    (0, ConversationRenamed(title=SECRET, principal="ada")),
+    (0, ConversationArchived(principal="ada")),
+    (0, ConversationUnarchived(principal="ada")),
 )
 
 

@@ -75,6 +75,9 @@ def test_every_record_is_told_in_one_line() -> None:
         "turn cancelled by client",
         "turn finished",
         "turn refused and taken out of the view: the model refused to answer",
+        "conversation renamed by 'ada'",
+        "conversation archived by 'ada'",
+        "conversation listed again by 'ada'",
     ]
 
 
@@ -124,6 +127,7 @@ def test_neither_line_nor_facts_hold_what_was_said() -> None:
 
 def test_content_holds_what_was_said() -> None:
     assert {type(record).__name__ for record in journal() if SECRET in content_of(record)} == {
+        "ConversationRenamed",
         "MessageReceived",
         "ContextChanged",
         "TurnPrepared",

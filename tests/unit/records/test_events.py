@@ -10,6 +10,9 @@ from torpor.records.ids import CallId, MessageId
 
 NAMES = [
     "message.received",
+    "conversation.renamed",
+    "conversation.archived",
+    "conversation.unarchived",
     "context.changed",
     "turn.started",
     "reply.finished",

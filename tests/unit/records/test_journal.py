@@ -14,7 +14,10 @@ from torpor.records.journal import (
     CompactionFailed,
     ContextChanged,
     ContextReplaced,
+    ConversationArchived,
     ConversationCreated,
+    ConversationRenamed,
+    ConversationUnarchived,
     Effect,
     FlagDecision,
     FlagsPinned,
@@ -56,6 +59,18 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
     (
         ConversationCreated(seq=1, at_us=7, agent="clerk", title="errands"),
         {"kind": "conversation_created", "agent": "clerk", "seq": 1, "at_us": 7, "title": "errands"},
+    ),
+    (
+        ConversationRenamed(seq=2, event=1, title="more errands", principal="ann"),
+        {"kind": "conversation_renamed", "title": "more errands", "principal": "ann", "seq": 2, "event": 1},
+    ),
+    (
+        ConversationArchived(seq=3, event=2, principal="ann"),
+        {"kind": "conversation_archived", "principal": "ann", "seq": 3, "event": 2},
+    ),
+    (
+        ConversationUnarchived(seq=4, event=3, principal="ann"),
+        {"kind": "conversation_unarchived", "principal": "ann", "seq": 4, "event": 3},
     ),
     (
         MessageReceived(

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.records.journal import ConversationCreated
-from torpor.store.codec import checksum_of, encode_receipt, encode_records
+from torpor.store.codec import checksum_of, encode_receipt, encode_records, shown_by
 from torpor.store.requests import Append
 
 _COLUMNS: Final = (
@@ -30,6 +30,8 @@ _COLUMNS: Final = (
     "due_us",
     "agent",
     "title",
+    "is_archived",
+    "is_failed",
     "created_us",
     "records",
     "checksum",
@@ -45,7 +47,7 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
     INSERT INTO conversations
         (tenant, owner, conversation, agent, title, seq, event, batch_id, last_position,
          created_us, updated_us, quarantine)
-        SELECT new.tenant, new.owner, new.conversation, new.agent, new.title, 0, 0, '', 0, new.created_us, 0, ''
+        SELECT new.tenant, new.owner, new.conversation, new.agent, '', 0, 0, '', 0, new.created_us, 0, ''
         WHERE new.expected_seq = 0;
     INSERT INTO journal (number, previous, first_seq, last_seq, last_event, records, checksum)
         SELECT number, last_position, seq + 1, new.last_seq, coalesce(new.last_event, event),
@@ -59,6 +61,11 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
         seq = new.last_seq, event = coalesce(new.last_event, event), batch_id = new.batch_id,
         last_position = last_insert_rowid(), updated_us = new.at_us
         WHERE number = (SELECT number FROM journal WHERE position = last_insert_rowid());
+    UPDATE conversations SET
+        title = coalesce(new.title, title), is_archived = coalesce(new.is_archived, is_archived),
+        is_failed = coalesce(new.is_failed, is_failed)
+        WHERE coalesce(new.title, new.is_archived, new.is_failed) IS NOT NULL
+            AND number = (SELECT number FROM journal WHERE position = last_insert_rowid());
     UPDATE conversations SET due_us = new.due_us
         WHERE number = (SELECT number FROM journal WHERE position = last_insert_rowid())
             AND due_us IS NOT new.due_us;
@@ -113,7 +120,8 @@ def row_of(request: Append) -> tuple[Any, ...]:
     """The values of ``_COLUMNS``."""
     key, numbers, records = request.key, request.numbers, request.records
     first = records[0]
-    agent, title = (first.agent, first.title) if isinstance(first, ConversationCreated) else ("", "")
+    agent = first.agent if isinstance(first, ConversationCreated) else ""
+    shown = shown_by(records)
     encoded = encode_records(records)
     return (
         key.tenant,
@@ -128,7 +136,9 @@ def row_of(request: Append) -> tuple[Any, ...]:
         records[-1].at_us,
         request.due_us,
         agent,
-        title,
+        shown.title,
+        shown.is_archived,
+        shown.is_failed,
         first.at_us,
         encoded,
         checksum_of(key, encoded, first_seq=numbers.expected_seq + 1),

@@ -109,6 +109,12 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "ALTER TABLE conversations ADD COLUMN quarantined_us INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE conversations ADD COLUMN quarantine_seq INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        "ALTER TABLE conversations ADD COLUMN is_archived INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE conversations ADD COLUMN is_failed INTEGER NOT NULL DEFAULT 0",
+        """CREATE INDEX conversations_listed ON conversations (tenant, owner, conversation)
+            WHERE is_archived = 0""",
+    ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 

@@ -40,12 +40,14 @@ SELECT tenant, owner, conversation FROM conversations
     WHERE due_us <= ? AND quarantine = '' ORDER BY due_us, tenant, owner, conversation LIMIT ?"""
 _DESCRIBE: Final = """
 SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine,
-    quarantine_kind, quarantined_us, quarantine_seq
+    quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed
     FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
 _LIST: Final = """
 SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine,
-    quarantine_kind, quarantined_us, quarantine_seq
+    quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed
     FROM conversations WHERE {condition} ORDER BY tenant, owner, conversation LIMIT ?"""
+_COUNT: Final = """
+SELECT count(*) FROM (SELECT 1 FROM conversations WHERE tenant = ? AND owner = ? LIMIT ?)"""
 
 # A chain is walked backwards, newest first; it cannot run in a circle, since positions only fall.
 _TAIL: Final = """
@@ -159,7 +161,13 @@ class SqliteReader:
         return _directory_row(found) if found else None
 
     def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[DirectoryRow, ...]:
         conditions: list[str] = ["TRUE"]
         values: list[str | int] = []
@@ -172,9 +180,16 @@ class SqliteReader:
         if after is not None:
             conditions.append("(tenant, owner, conversation) > (?, ?, ?)")
             values.extend(_names(after))
+        if not with_archived:
+            conditions.append("is_archived = 0")
         sql = _LIST.format(condition=" AND ".join(conditions))
         with reading(self._path):
             return tuple(_directory_row(row) for row in sound_rows(self._db, sql, (*values, limit), path=self._path))
+
+    def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
+        with reading(self._path):
+            (count,) = self._db.execute(_COUNT, (tenant, owner, limit)).fetchone()
+        return int(count)
 
     def _place(self, key: ConversationKey) -> _Place | None:
         found = self._db.execute(_HEAD, _names(key)).fetchone()
@@ -234,8 +249,8 @@ def _names(key: ConversationKey) -> tuple[str, str, str]:
 
 
 def _directory_row(row: tuple[Any, ...]) -> DirectoryRow:
-    tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, *held = row
-    quarantine, kind, quarantined_us, quarantine_seq = held
+    tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, *marks = row
+    due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed = marks
     return DirectoryRow(
         key=ConversationKey(tenant, owner, conversation),
         agent=agent,
@@ -248,4 +263,6 @@ def _directory_row(row: tuple[Any, ...]) -> DirectoryRow:
         quarantine_kind=quarantine_kind,
         quarantined_us=quarantined_us,
         quarantine_seq=quarantine_seq,
+        is_archived=bool(is_archived),
+        is_failed=bool(is_failed),
     )

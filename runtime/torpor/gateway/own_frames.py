@@ -1,0 +1,42 @@
+"""What people do with their conversations as a whole: one function per frame, listed in ``rules``.
+
+Operators name those of others by path.
+"""
+
+from torpor.conversation.title import titled
+from torpor.errors import UnknownConversation
+from torpor.gateway.auth import Principal
+from torpor.gateway.desk import Desk
+from torpor.gateway.wire import key_named
+from torpor.records.commands import ArchiveConversation, Command, CreateConversation, RenameConversation
+from torpor.records.frames import Archive, Create, Done, Rename, ServerFrame, Unarchive
+from torpor.supervisor.contract import Reply
+
+
+def create(desk: Desk, frame: Create, by: Principal) -> None:
+    _post(desk, frame, by, CreateConversation(agent=frame.agent, title=titled(frame.title)))
+
+
+def rename(desk: Desk, frame: Rename, by: Principal) -> None:
+    _post(desk, frame, by, RenameConversation(principal=by.subject, title=titled(frame.title)))
+
+
+def archive(desk: Desk, frame: Archive, by: Principal) -> None:
+    _post(desk, frame, by, ArchiveConversation(principal=by.subject))
+
+
+def unarchive(desk: Desk, frame: Unarchive, by: Principal) -> None:
+    _post(desk, frame, by, ArchiveConversation(principal=by.subject, is_archived=False))
+
+
+def _post(desk: Desk, frame: Create | Rename | Archive | Unarchive, by: Principal, command: Command) -> None:
+    """Answered by ``done``; nothing is looked up before, so that no later frame overtakes it."""
+
+    async def done(reply: Reply) -> ServerFrame:
+        try:
+            await reply.wait()
+        except UnknownConversation:
+            raise UnknownConversation(frame.conversation) from None
+        return Done(ref=frame.ref)
+
+    desk.post(frame, key_named(frame.conversation, by=by), command, answer=done)
