@@ -153,9 +153,17 @@ class Supervisor:
         )
 
     async def list_conversations(
-        self, *, tenant: str | None, owner: str | None, limit: int, after: ConversationKey | None = None
+        self,
+        *,
+        tenant: str | None,
+        owner: str | None,
+        limit: int,
+        after: ConversationKey | None = None,
+        with_archived: bool = True,
     ) -> tuple[Listing, ...]:
-        rows = await self._parts.store.list_conversations(tenant=tenant, owner=owner, limit=limit, after=after)
+        rows = await self._parts.store.list_conversations(
+            tenant=tenant, owner=owner, limit=limit, after=after, with_archived=with_archived
+        )
         return tuple(Listing(row=row, live=self.live_status(row.key)) for row in rows)
 
     async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
