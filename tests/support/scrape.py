@@ -1,6 +1,7 @@
 """What stands at ``/metrics`` of a server, read by the parser of those who scrape it."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
@@ -23,10 +24,10 @@ class Numbers:
     """Every sample of a page by its name and labels."""
 
     def __init__(self, page: str, *, is_openmetrics: bool = False) -> None:
-        families = parsed_as_openmetrics(page) if is_openmetrics else parsed(page)
+        parse: Callable[[str], Any] = parsed_as_openmetrics if is_openmetrics else parsed
         self.samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         self.kinds: dict[str, str] = {}
-        for family in families:
+        for family in parse(page):
             self.kinds[family.name] = family.type
             for sample in family.samples:
                 self.samples[sample.name, frozenset(sample.labels.items())] = sample.value
