@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from tests.support.gateway_world import World
 from torpor.gateway.auth import Principal, mint
-from torpor.gateway.authenticator import Authenticator
+from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.limits import Limits
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
@@ -55,6 +55,7 @@ class Line:
         options: GatewayOptions | None = None,
         principal: Principal | None = None,
         limits: Limits | None = None,
+        trusted: Trusted | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.options = options or GatewayOptions()
@@ -63,13 +64,16 @@ class Line:
             world = Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs)
         self.session = Session(
             ports=world,
-            authenticator=Authenticator(SECRET, clock=self.clock, leeway_s=self.options.token_leeway_s),
+            authenticator=Authenticator(
+                SECRET, clock=self.clock, leeway_s=self.options.token_leeway_s, trusted=trusted
+            ),
             outbox=self.outbox,
             tasks=tasks,
             clock=self.clock,
             options=self.options,
             limits=limits or Limits(self.options, now_s=self.clock.monotonic_s),
             principal=principal,
+            is_local=True,
         )
 
     def say(self, frame: AnyClientFrame | ClientFrame | str) -> None:

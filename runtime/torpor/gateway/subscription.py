@@ -246,7 +246,7 @@ class Subscription:
         limit = max(self._options.replay_page, 2)
         while True:
             # One record that was sent already is read again: its kind tells whether a reply can be running.
-            before = self._sent
+            before, heard = self._sent, self._heard
             records = await self._ports.journals.events_after(self.key, event=max(before - 1, 0), limit=limit)
             for record in records:
                 if record.event > self._sent:
@@ -258,7 +258,7 @@ class Subscription:
             if self._sent >= self._heard:
                 self._go_live()
                 return
-            if self._sent == before:
+            if self._sent == before < heard:  # what was published during the read is in the next one
                 raise StoreUnavailable(f"event {self._heard} of {self.key.path!r} was published and is not readable")
 
     async def _replay(self, record: JournalRecord) -> None:
