@@ -242,6 +242,7 @@ async def _engine(
             "model_places": parts.places.statistics,
             "tool_threads": lambda: home.tools.statistics().threads,
             "tool_processes": lambda: home.tools.statistics().processes,
+            "supervisor": supervisor.statistics,
             "watchdog": watchdog.statistics,
         }
         for room, statistics in reports.items():
