@@ -19,7 +19,6 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
     Effect,
-    FlagsPinned,
     FoldReason,
     JournalRecord,
     LateResult,
@@ -364,11 +363,6 @@ def test_how_often_the_context_was_told_is_counted_from_one_turn_to_the_next() -
     state = after(ConversationState(), CREATED, message(1), told(1), told(1))
     assert state.context_told == 2
     assert after(state, prepared(1, 1)).context_told == 0
-
-
-def test_flags_that_were_pinned_are_remembered_by_their_digest() -> None:
-    state = after(in_turn(), FlagsPinned(digest="f", decisions=()))
-    assert (state.flags_digest, state.event) == ("f", in_turn().event)
 
 
 SIGNAL, ONLY = text_block("signal"), text_block("only now")

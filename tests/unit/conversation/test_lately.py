@@ -85,6 +85,7 @@ def test_flags_come_back_by_their_digest_and_the_least_recently_pinned_are_forgo
     digests = [f"f{number}" for number in range(FLAGS_MAX + 1)]
     state = pinned(begun(), *digests)
     assert (state.flags_digest, state.flags) == (digests[-1], tuple(digests[:-1]))
+    assert state.event == begun().event
     back = after(state, FlagsReturned(digest=digests[0]))
     assert (back.flags_digest, back.flags) == (digests[0], tuple(digests[1:]))
     assert pinned(back, "new").flags == (*digests[2:], digests[0])
