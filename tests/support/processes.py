@@ -41,4 +41,4 @@ def _is_worker(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return not command or WORKER in command.split(b"\0")  # one that has ended has no command line any more
+    return not command or WORKER in command  # one that has ended has no command line any more

@@ -18,7 +18,6 @@ LENGTH: Final = struct.Struct(">I")
 class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
     """First of all, and once."""
 
-    import_paths: tuple[str, ...]
     memory_bytes: int
     """Of address space; 0 for no limit."""
     progress_cap_chars: int

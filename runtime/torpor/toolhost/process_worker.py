@@ -1,9 +1,9 @@
 """A worker process: runs one tool call after another, for the server that started it and no longer than it.
 
-Started as ``python -m torpor.toolhost.process_worker LIFELINE``, in a session of its own; LIFELINE is the reading end
-of a pipe that nobody writes into. When the server ends, however it ends, the pipe does, and the system kills this
-process and what its tools started, also in the middle of a call that holds the interpreter. Calls come by standard
-input and are answered by standard output; for tools the first is empty and the second is the server's log.
+Started by ``processes`` in a session of its own, with the reading end of a pipe that nobody writes into: its lifeline.
+When the server ends, however it ends, the pipe does, and the system kills this process and what its tools started, also
+in the middle of a call that holds the interpreter. Calls come by standard input and are answered by standard output;
+for tools the first is empty and the second is the server's log.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ import fcntl
 import os
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +68,6 @@ class Worker:
                 self._answer(self._outcome(frame))
 
     def _set_up(self, setup: Setup) -> None:
-        sys.path[:] = setup.import_paths
         self._progress_cap_chars = setup.progress_cap_chars
         if setup.memory_bytes:
             resource.setrlimit(resource.RLIMIT_AS, (setup.memory_bytes, setup.memory_bytes))
@@ -180,16 +178,12 @@ def _frames(calls: BinaryIO) -> Iterator[ToWorker]:
         yield decoder.decode(calls.read(*LENGTH.unpack(head)))
 
 
-def main() -> None:
-    """Serve until the server closes standard input."""
+def main(lifeline: int) -> None:
+    """Serve until the server closes standard input. Args: lifeline: a file descriptor."""
     calls, answers = _standard_streams()
-    _hold_on_to(int(sys.argv[1]))
+    _hold_on_to(lifeline)
     _stand_back()
     worker = Worker(answers)
     for frame in _frames(calls):
         worker.take(frame)
     os._exit(0)  # threads that a tool left behind are not waited for
-
-
-if __name__ == "__main__":
-    main()

@@ -36,6 +36,13 @@ from torpor.toolhost.process_frames import (
     framed,
 )
 
+_PROGRAM: Final = """
+import sys
+sys.path[:] = sys.argv[2:]
+from torpor.toolhost.process_worker import main
+main(int(sys.argv[1]))
+"""
+"""Finds modules where the server does."""
 _START_DEADLINE_S: Final = 10.0
 _END_DEADLINE_S: Final = 5.0
 _LEAVE_DEADLINE_S: Final = 1.0
@@ -90,9 +97,7 @@ class Processes:
     def __init__(self, count: int, *, idle_s: float, memory_bytes: int, progress_cap_chars: int) -> None:
         self._places = anyio.CapacityLimiter(count)
         self._idle_s = idle_s
-        self._setup = Setup(
-            import_paths=tuple(sys.path), memory_bytes=memory_bytes, progress_cap_chars=progress_cap_chars
-        )
+        self._setup = Setup(memory_bytes=memory_bytes, progress_cap_chars=progress_cap_chars)
         self._idle: list[_Process] = []
         """The one that was used last at the end."""
         self._rested = anyio.Event()
@@ -232,7 +237,7 @@ class _Process:
         Raises: NotStarted: the system has no room for another process.
         """
         theirs, ours = os.pipe()
-        command = [sys.executable, "-P", "-u", "-m", "torpor.toolhost.process_worker", str(theirs)]
+        command = [sys.executable, "-P", "-u", "-c", _PROGRAM, str(theirs), *sys.path]
         try:
             # A half started process would be nobody's, so cancellation waits for this.
             with anyio.fail_after(_START_DEADLINE_S, shield=True):

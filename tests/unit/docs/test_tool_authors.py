@@ -120,6 +120,36 @@ async def test_probe_tells_what_became_of_an_interrupted_booking(toolbox: LocalT
     assert (after.outcome, after.text) == (Outcome.SUCCEEDED, "booked the blue room on 2026-05-04")
 
 
+async def test_tool_that_computes_is_killed_when_it_would_try_for_years(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "seats.py").write_text(BLOCKS[1].replace("deadline_s=20", "deadline_s=8"))
+    loaded = load_tools(tmp_path / "tools")
+    assert loaded.problems == ()
+    groups, rooms = {"choir": 12, "chess": 4}, {"blue": 30, "green": 12, "attic": 6}
+    many = {f"group {number}": 1 for number in range(15)}
+    reports: list[str] = []
+
+    registry = ToolRegistry(loaded.tools, blobs=NoBlobs(), options=ToolOptions())
+    async with registry.running():
+        toolbox = registry.toolbox()
+
+        async def seated(groups: dict[str, int], rooms: dict[str, int]) -> ToolResult:
+            arguments = msgspec.Raw(msgspec.json.encode({"groups": groups, "rooms": rooms}))
+            return await toolbox.call("seat_groups", arguments, context(reports=reports))
+
+        quick = await seated(groups, rooms)
+        none = await seated({"choir": 40}, rooms)
+        endless = await seated(many, many)
+
+    assert msgspec.json.decode(quick.text) == {"choir": "green", "chess": "attic"}
+    assert (none.outcome, none.text) == (
+        Outcome.FAILED,
+        "no way to seat them all, ask for larger rooms or smaller groups",
+    )
+    assert (endless.outcome, reports[0]) == (Outcome.FAILED, "trying to seat 2 groups in 3 rooms")
+    assert "did not finish within 8 s" in endless.text
+
+
 def test_page_names_every_tool_of_the_engine() -> None:
     (told,) = re.findall(r"A tool of the home cannot be called (.*?):\n", DOCUMENT.read_text(), re.DOTALL)
 
