@@ -131,7 +131,7 @@ class Processes:
         await self._places.acquire_on_behalf_of(place)
         try:
             while True:
-                process, is_fresh = self._taken(), False
+                process, is_fresh = await self._taken(), False
                 if process is None:
                     process, is_fresh = await self._fresh(), True
                 try:
@@ -176,11 +176,12 @@ class Processes:
                 self._killed += not is_lost
                 await process.end()
 
-    def _taken(self) -> "_Process | None":
+    async def _taken(self) -> "_Process | None":
         while self._idle:
             process = self._idle.pop()
             if not process.has_ended:
                 return process
+            await process.end()
         return None
 
     async def _fresh(self) -> "_Process":
@@ -274,9 +275,10 @@ class _Process:
         return self._decoder.decode(await self._answers.receive_exactly(length))
 
     async def how_it_ended(self) -> str:
-        """In words; ends it if it has not."""
+        """In words, when its pipes are closed; what it has started ends as well."""
         with anyio.move_on_after(_LEAVE_DEADLINE_S, shield=True):
             status = await self._process.wait()
+            self._kill_group()
             if status >= 0:
                 return f"exit status {status}"
             number = -status
@@ -286,9 +288,12 @@ class _Process:
 
     def kill(self) -> None:
         """It, and what it has started."""
-        if not self.has_ended:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        if not self.has_ended:  # long after its end, the number may be another's
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
         """Kill it and take note of its end, so that it leaves no trace in the system. Shielded, and bounded."""

@@ -114,6 +114,15 @@ def family(context: ToolContext) -> str:
 
 
 @tool(effect="read", runs="process")
+def orphans(context: ToolContext) -> str:
+    """Start a process and crash."""
+    child = subprocess.Popen(["sleep", "600"])
+    context.report(str(child.pid))
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return ""
+
+
+@tool(effect="read", runs="process")
 def long(size: int) -> str:
     """Write a lot."""
     return "0123456789" * (size // 10)
@@ -139,7 +148,8 @@ def limit(folder: Path, name: str, *, deadline_s: float) -> None:
 
 @asynccontextmanager
 async def house(folder: Path, **options: Any) -> AsyncIterator[ToolRegistry]:
-    """The tools of ``folder``; afterwards no process is left."""
+    """The tools of ``folder``; afterwards no process is left, and no pipe to one."""
+    before = descriptors()
     loaded = load_tools(folder)
     assert loaded.problems == ()
     registry = ToolRegistry(loaded.tools, blobs=DictBlobs(), options=ToolOptions(**options))
@@ -147,6 +157,11 @@ async def house(folder: Path, **options: Any) -> AsyncIterator[ToolRegistry]:
         async with registry.running():
             yield registry
     assert workers_of(os.getpid()) == []
+    assert descriptors() == before
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # Path.iterdir holds one of its own
 
 
 async def call(
@@ -287,6 +302,13 @@ async def test_what_a_tool_started_ends_with_its_call(folder: Path) -> None:
     limit(folder, "family", deadline_s=5)
     async with house(folder) as registry:
         await call(registry, "family", context=a_context(report=heard.append))
+        await ended(int(heard[0]))
+
+
+async def test_what_a_tool_started_ends_with_a_crash_too(folder: Path) -> None:
+    heard: list[str] = []
+    async with house(folder) as registry:
+        await call(registry, "orphans", context=a_context(report=heard.append))
         await ended(int(heard[0]))
 
 
