@@ -236,6 +236,7 @@ class Session:
                 tenant=principal.tenant,
                 owner=principal.owner,
                 scopes=principal.scopes,
+                expires_at_us=principal.expires_us or 0,
                 ref=frame.ref,
             )
         )

@@ -97,6 +97,12 @@ class Unarchive(ClientFrame, frozen=True, tag="unarchive"):
     conversation: str
 
 
+class Delete(ClientFrame, frozen=True, tag="delete"):
+    """Take it away for good, with everything that is stored of it. Answered by ``done`` once nothing is left."""
+
+    conversation: str
+
+
 class UpdateContext(ClientFrame, frozen=True, tag="context.update"):
     """What the user works on now, in place of what was told before. Answered by ``done`` once it is durable; creates
     the conversation when it does not exist yet."""
@@ -215,6 +221,7 @@ AnyClientFrame: TypeAlias = (
     | Rename
     | Archive
     | Unarchive
+    | Delete
     | UpdateContext
     | Refresh
     | Cancel
@@ -244,6 +251,8 @@ class Welcome(ServerFrame, frozen=True, tag="welcome"):
     tenant: str
     owner: str
     scopes: tuple[str, ...]
+    expires_at_us: int = 0
+    """When the token ends, UTC; 0 for one that does not."""
     ref: str = ""
 
 

@@ -91,7 +91,12 @@ async def test_hello_is_answered_by_who_one_is(opened: Opened, clock: ManualCloc
         line.say(Hello(ref="r1", token=token))
 
         assert await line.hear_a(Welcome) == Welcome(
-            principal="alice", tenant="clinic", owner="ward-7", scopes=("chat", "operator"), ref="r1"
+            principal="alice",
+            tenant="clinic",
+            owner="ward-7",
+            scopes=("chat", "operator"),
+            expires_at_us=clock.now_us() + 3_600_000_000,
+            ref="r1",
         )
 
 
