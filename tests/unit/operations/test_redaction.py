@@ -39,7 +39,7 @@ def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
         "risk-assessment-of-a-task finished",
         "mailbox of conversation 'c_9f' is full (64 commands waiting)",
         "ws://127.0.0.1:8765",
-        "/home/ada/office/.torpor/torpor.db",
+        "office/.torpor/torpor.db",
     ],
 )
 def test_ordinary_words_stay(text: str) -> None:
