@@ -7,6 +7,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from tests.support.engine import Engine
 from tests.support.gateway_world import World
 from torpor.gateway.auth import Principal, mint
 from torpor.gateway.authenticator import Authenticator, Trusted
@@ -15,6 +16,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session
 from torpor.gateway.subscription import Ports
+from torpor.jobs.operated import OperatedJobs
 from torpor.records.frames import AnyClientFrame, AnyServerFrame, ClientFrame
 
 SECRET = b"a secret of thirty-two bytes, ok"
@@ -41,6 +43,12 @@ class ManualClock:
 def token_for(subject: str, *, clock: ManualClock, **more: Any) -> str:
     """A token for an hour."""
     return mint(SECRET, subject=subject, now_us=clock.now_us(), **{"lifetime_s": 3600.0, **more})
+
+
+def ports_of(engine: Engine) -> Ports:
+    """What a session talks to, over an engine of real parts."""
+    jobs = OperatedJobs(engine.store.job_store, clock=engine.clock)
+    return Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus, jobs=jobs)
 
 
 class Line:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import anyio.lowlevel
+
 from torpor.conversation.view import View, preamble_of
-from torpor.model.contract import ModelRequest
+from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 
 
@@ -19,6 +21,21 @@ class Heard:
 
     def block(self, block: Block) -> None:
         self.blocks.append(block)
+
+
+class Speaking:
+    """Implements ``model.contract.Model``: has the same to say to everything."""
+
+    def request_fields(self) -> dict[str, Any]:
+        return {}
+
+    async def warm(self) -> None: ...
+
+    async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
+        await anyio.lowlevel.checkpoint()
+        sink.text("I see.")
+        sink.block(text_block("I see."))
+        return ModelReply(blocks=(text_block("I see."),), stop_reason="end_turn")
 
 
 def a_request(view: View, *, call: str = "1-1-1") -> ModelRequest:

@@ -9,11 +9,9 @@ import pytest
 
 from tests.support.doubles import says
 from tests.support.engine import Engine, running_engine
-from tests.support.gateway_line import Line, ManualClock, principal
+from tests.support.gateway_line import Line, ManualClock, ports_of, principal
 from tests.support.gateway_table import KINDS, NAMELESS, NAMING, names_nothing, tag
 from torpor.gateway.rules import RULES
-from torpor.gateway.subscription import Ports
-from torpor.jobs.operated import OperatedJobs
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.frames import AnyClientFrame, ClientFrame, Create, Hello, Send, Subscribe, UpdateContext
 from torpor.records.ids import ConversationKey
@@ -59,15 +57,9 @@ async def erase(engine: Engine, name: str) -> None:
 
 async def answers(engine: Engine, subject: str, frame: ClientFrame, *, about: str) -> list[str]:
     """Everything that comes back, until nothing happens any more, with the name of the conversation left out."""
-    ports = Ports(
-        conversations=engine.supervisor,
-        journals=engine.store,
-        bus=engine.bus,
-        jobs=OperatedJobs(engine.store.job_store, clock=engine.clock),
-    )
     heard: list[str] = []
     async with anyio.create_task_group() as tasks:
-        line = Line(ports, tasks, clock=ManualClock(), principal=principal(subject))
+        line = Line(ports_of(engine), tasks, clock=ManualClock(), principal=principal(subject))
         line.say(frame)
         await anyio.wait_all_tasks_blocked()
         while (data := line.outbox.take()) is not None:

@@ -1,0 +1,174 @@
+"""Bytes that are no frames, and sockets left half open: they cost their connection, and leave nothing behind."""
+
+import base64
+import gc
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.asyncio.server import ServerConnection
+
+from tests.support.gateway_house import Caller, House, gateway_house
+from tests.support.gateway_line import token_for
+from tests.support.protocol_page import CLOSE_CODES
+from tests.support.rude_frames import raw_frames, texts
+from torpor.gateway.outbox import Outbox
+from torpor.gateway.session import Session
+from torpor.gateway.subscription import Subscription
+from torpor.gateway.writer import Writer
+from torpor.records.frames import Done, Unsubscribe
+
+OF_A_CONNECTION = (ServerConnection, Session, Outbox, Writer, Subscription)
+STANDARD_CODES = {1000, 1002, 1003, 1007, 1009, 1011}
+"""Of WebSocket itself, for what is no frame."""
+IMPATIENT: Any = {"close_deadline_s": 0.05, "hello_deadline_s": 0.2, "ping_interval_s": 0.1, "ping_deadline_s": 0.1}
+WATCH = '{"frame":"subscribe","subscription":{"conversation":"c1"}}'
+ROUNDS = 60
+
+
+def masked(payload: bytes, *, first: int = 0x81) -> bytes:
+    """A frame as RFC 6455 wants it, with a mask of zeroes."""
+    length = len(payload)
+    head = struct.pack("!BB", first, 0x80 | length) if length < 126 else struct.pack("!BBH", first, 0xFE, length)
+    return head + bytes(4) + payload
+
+
+async def opened(house: House) -> SocketStream:
+    """A socket after a good handshake."""
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    stream = await anyio.connect_tcp("127.0.0.1", house.gateway.port)
+    await stream.send(
+        (
+            f"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Sec-WebSocket-Version: 13\r\nAuthorization: Bearer {token_for('alice', clock=house.clock)}\r\n\r\n"
+        ).encode()
+    )
+    with anyio.fail_after(10):
+        assert b" 101 " in await stream.receive()
+    return stream
+
+
+async def rest_of(stream: SocketStream) -> bytes:
+    """Everything that comes until the other end closes."""
+    heard = b""
+    with anyio.fail_after(10), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while True:
+            heard += await stream.receive()
+    return heard
+
+
+async def still_served(caller: Caller) -> None:
+    await caller.say(Unsubscribe(ref="probe", conversation="c1"))
+    await caller.hear_until(lambda frame: isinstance(frame, Done) and frame.ref == "probe")
+
+
+def close_code(heard: bytes) -> int | None:
+    """Of the close frame at the end, which a server does not mask."""
+    at = heard.rfind(b"\x88")
+    return struct.unpack("!H", heard[at + 2 : at + 4])[0] if at >= 0 and len(heard) >= at + 4 else None
+
+
+@settings(max_examples=60)
+@given(frames=st.lists(raw_frames(), min_size=1, max_size=4))
+async def test_bytes_that_are_no_frames_end_their_connection_with_a_code_or_are_waited_for(
+    frames: list[bytes],
+) -> None:
+    async with gateway_house(**IMPATIENT) as house, house.call() as good:
+        async with await opened(house) as stream:
+            with suppress(anyio.BrokenResourceError):
+                await stream.send(b"".join(frames))
+                await stream.send_eof()
+            heard = await rest_of(stream)
+        await still_served(good)
+
+    assert b"Traceback" not in heard
+    assert b'File "' not in heard
+    code = close_code(heard)
+    assert code is None or code in STANDARD_CODES | CLOSE_CODES
+
+
+@settings(max_examples=40)
+@given(text=texts())
+async def test_a_frame_in_pieces_is_answered_like_one(text: str) -> None:
+    data = text.encode()
+    async with gateway_house(**IMPATIENT) as house, await opened(house) as stream:
+        half = len(data) // 2
+        await stream.send(masked(data[:half], first=0x01) + masked(b"", first=0x89) + masked(data[half:], first=0x80))
+        await stream.send(masked(b"", first=0x88))
+        in_pieces = await rest_of(stream)
+        async with await opened(house) as other:
+            await other.send(masked(data) + masked(b"", first=0x88))
+            whole = await rest_of(other)
+
+    assert in_pieces.replace(b"\x8a\x00", b"", 1) == whole
+
+
+async def leave_politely(stream: SocketStream) -> None:
+    await stream.send(masked(b"", first=0x88))
+    await rest_of(stream)
+
+
+async def leave_half_open(stream: SocketStream) -> None:
+    await stream.send_eof()
+    await rest_of(stream)
+
+
+async def stay_silent(stream: SocketStream) -> None:
+    """Answers no ping until it is cut."""
+    await rest_of(stream)
+
+
+async def stop_within_a_frame(stream: SocketStream) -> None:
+    await stream.send(b"\x81\xfe\xff")
+    await rest_of(stream)
+
+
+async def break_the_rules(stream: SocketStream) -> None:
+    await stream.send(b"\x81\x05hello")
+    await rest_of(stream)
+
+
+async def vanish(stream: SocketStream) -> None:
+    await stream.send(masked(WATCH.encode()))
+
+
+Way = Callable[[SocketStream], Awaitable[None]]
+WAYS: tuple[Way, ...] = (leave_politely, leave_half_open, stay_silent, stop_within_a_frame, break_the_rules, vanish)
+
+
+def left_behind() -> Counter[str]:
+    gc.collect()
+    kinds = Counter(type(thing).__name__ for thing in gc.get_objects() if isinstance(thing, OF_A_CONNECTION))
+    kinds["task"] = len(anyio.get_running_tasks())
+    return kinds
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_nothing_is_left_of_connections_that_ended_badly(way: Way) -> None:
+    async with gateway_house(**IMPATIENT, connections_per_principal_max=2 * ROUNDS) as house:
+        before = left_behind()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(ROUNDS):
+                tasks.start_soon(once, house, way)
+        await house.empty()
+        with anyio.fail_after(10):
+            while (after := left_behind()) != before:  # noqa: ASYNC110 - handlers are on their way out, and tell nobody
+                await anyio.sleep(0.01)
+        statistics = house.gateway.statistics()
+
+    assert after == before
+    assert (statistics.connections, statistics.waiting_bytes) == (0, 0)
+    assert statistics.opened == ROUNDS
+
+
+async def once(house: House, way: Way) -> None:
+    async with await opened(house) as stream:
+        await stream.send(masked(WATCH.encode()))
+        await way(stream)
