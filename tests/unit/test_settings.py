@@ -301,3 +301,30 @@ def test_variables_of_this_test_run_would_not_be_mistaken_for_settings(home: Pat
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TORPOR__")}
 
     assert read_settings(home, ours) == read_settings(home, {})
+
+
+def test_one_section_is_read_whatever_is_wrong_elsewhere(home: Path) -> None:
+    write_settings(home, "[auth]\nissuer = 'us'\n[actor]\nmailbox_capacity = 'many'\n[actr]\n")
+
+    auth = read_section(home, {"TORPOR__AUTH__AUDIENCE": "torpor", "TORPOR__ACTOR__GONE": "1"}, name="auth")
+
+    assert (auth.issuer, auth.audience) == ("us", "torpor")
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "problem"),
+    [
+        ("[auth]\nisuer = 'us'\n", {}, "auth.isuer is unknown"),
+        ("", {"TORPOR__AUTH__ISUER": "us"}, "TORPOR__AUTH__ISUER is unknown"),
+        ("[auth\n", {}, "content is not TOML"),
+    ],
+)
+def test_what_is_wrong_in_one_section_is_told(home: Path, text: str, environ: dict[str, str], problem: str) -> None:
+    write_settings(home, text)
+
+    with pytest.raises(SettingsInvalid, match=problem):
+        read_section(home, environ, name="auth")
+
+
+def test_without_a_home_a_section_has_its_defaults(tmp_path: Path) -> None:
+    assert read_section(tmp_path / "gone", {}, name="auth") == SECTIONS["auth"]()

@@ -1,6 +1,7 @@
 """Whose tokens count beside this machine's own, and what nobody can make of a public key."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -9,6 +10,8 @@ from typing import Any
 import anyio
 import jwt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.gateway_line import SECRET, ManualClock, token_for
 from tests.support.issuer import (
@@ -194,6 +197,61 @@ def attacks(clock: ManualClock) -> dict[str, str]:
         "a kid that is a path": forged(clock, {"alg": "HS256", "kid": "../../dev/null"}, key=b"\0"),
         "a kid that is a number": forged(clock, {"alg": "RS256", "kid": 7}),
     }
+
+
+_JWS = jwt.PyJWS()
+
+
+def odd_tokens(clock: ManualClock) -> dict[str, str]:
+    """Text that is no token, and that whoever parses it may stumble over."""
+    claims = part({"sub": "eve"})
+    return {
+        "a header without end": f"{part(b'[' * 5_000)}.{claims}.x",
+        "a header of objects without end": f"{part(b'[{},' * 1_200)}.{claims}.x",
+        "claims without end": _JWS.encode(b"[" * 100_000, SECRET, "HS256"),
+        "claims that are no object": _JWS.encode(b"[]", SECRET, "HS256"),
+        "claims that are no text": _JWS.encode(b"\xff\xfe", SECRET, "HS256"),
+        "a number without end": _JWS.encode(b'{"sub": "eve", "exp": ' + b"9" * 5_000 + b"}", SECRET, "HS256"),
+        "a header that is no text": f"{part(bytes([255, 254]))}.{claims}.x",
+        "a header that is a number": f"{part(7)}.{claims}.x",
+        "surrogates": "\ud800.\udfff.\ud800",
+        "a null": "\0",
+        "dots": "." * 1_000,
+        "two parts": f"{part({'alg': 'HS256'})}.{claims}",
+        "a detached body": f"{part({'alg': 'HS256', 'b64': False, 'crit': ['b64']})}..x",
+        "long": "a" * 1_000_000,
+    }
+
+
+@pytest.mark.parametrize("kind", odd_tokens(ManualClock()))
+def test_text_that_is_no_token_is_refused_like_a_foreign_one(kind: str, shelf: Shelf, clock: ManualClock) -> None:
+    with pytest.raises(Unauthenticated):
+        trusting(clock, shelf, secret=GIVEN).authenticate(odd_tokens(clock)[kind], is_local=True)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["HS256", "RS256"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    header=st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64", "typ", "jwk"]), _JSON),
+    claims=st.dictionaries(st.sampled_from(["sub", "exp", "nbf", "iat", "iss", "aud", "scope", "owner", "jti"]), _JSON),
+    good=st.booleans(),
+)
+def test_whatever_stands_in_a_token_it_names_somebody_or_is_refused(
+    header: dict[str, Any], claims: dict[str, Any], good: bool
+) -> None:
+    clock = ManualClock()
+    authenticator = trusting(clock, Shelf(public_jwk("ES256")), secret=GIVEN)
+    signed = f"{part({'alg': 'HS256'} | header)}.{part(claims)}"
+    key = SECRET if good else b"x"
+    token = f"{signed}.{part(hmac.new(key, signed.encode(), hashlib.sha256).digest())}"
+
+    with contextlib.suppress(Unauthenticated):
+        assert (authenticator.authenticate(token, is_local=True).subject, good) == (claims["sub"], True)
 
 
 @pytest.mark.parametrize("kind", attacks(ManualClock()))
