@@ -23,6 +23,7 @@ from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs, MemoryBlobs
 from torpor.store.sqlite.auditing import open_to_audit
 from torpor.store.sqlite.engine import open_sqlite
+from torpor.store.sqlite.migrations import MIGRATIONS, migrate
 
 SEED = 20
 FLIPS = 75
@@ -177,15 +178,24 @@ async def test_a_file_whose_checksums_were_all_taken_away_fails(changed: Changed
     assert verdict.seq == 1
 
 
-def made_older(db: sqlite3.Connection) -> None:
-    """As it was before rows had checksums."""
-    db.execute("DROP TABLE checksums")
-    db.execute("ALTER TABLE journal DROP COLUMN checksum")
-    db.execute("PRAGMA user_version = 2")
+def make_older(database: Path) -> None:
+    """As an engine would have left it before rows had checksums. No connection to it may be open."""
+    older = database.with_name("older.db")
+    with closing(sqlite3.connect(older, isolation_level=None)) as db:
+        migrate(db, path=str(older), migrations=MIGRATIONS[:2])
+        db.execute("DELETE FROM boot")
+        db.execute("ATTACH ? AS newer", (str(database),))
+        tables = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for (table,) in db.execute(tables).fetchall():
+            columns = ", ".join(column[1] for column in db.execute(f"PRAGMA main.table_info({table})"))
+            db.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM newer.{table}")
+    older.replace(database)
 
 
 async def test_an_older_file_is_verified_without_checksums_up_to_where_they_begin(changed: Changed) -> None:
-    made_older(changed.db)
+    changed.db.close()
+    make_older(changed.folder / "torpor.db")
+    changed.db = sqlite3.connect(changed.folder / "torpor.db", isolation_level=None)
     async with open_sqlite(changed.folder) as store:
         await write(store, opening()[:1])
     old, new = await verdicts(changed.folder)

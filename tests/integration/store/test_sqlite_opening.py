@@ -226,24 +226,24 @@ class TestMigrations:
         [(2, [], 3), (3, [None, 7, 8], 1), (3, [7, 8, 9], 0), (3, [None, None, None], 3)],
     )
     async def test_where_checksums_begin_is_written_down_in_an_older_file(
-        self, database: Path, version: int, checksums: list[int | None], after: int
+        self, tmp_path: Path, version: int, checksums: list[int | None], after: int
     ) -> None:
-        async with open_sqlite(database.parent) as store:
-            for seq in (3, 4):
-                await write(store, (requested(seq),))
-        with closing(sqlite3.connect(database, isolation_level=None)) as db:
-            assert db.execute("SELECT after FROM checksums").fetchall() == [(0,)]
-            db.execute("DROP TABLE checksums")
-            db.executemany(
-                "UPDATE journal SET checksum = ? WHERE position = ?", zip(checksums, (1, 2, 3), strict=False)
-            )
-            if version < 3:
-                db.execute("ALTER TABLE journal DROP COLUMN checksum")
-            db.execute(f"PRAGMA user_version = {version}")
-        async with open_sqlite(database.parent) as store:
-            assert (await store.head(KEY)).seq == 4
-        with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        with closing(sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)) as db:
+            migrate(db, path="x", migrations=MIGRATIONS[:version])
+            columns = "position, number, previous, first_seq, last_seq, last_event, records"
+            rows = [(position, position - 1, position, position) for position in (1, 2, 3)]
+            db.executemany(f"INSERT INTO journal ({columns}) VALUES (?, 1, ?, ?, ?, 0, '[]')", rows)
+            for position, checksum in enumerate(checksums, start=1):
+                db.execute("UPDATE journal SET checksum = ? WHERE position = ?", (checksum, position))
+        async with open_sqlite(tmp_path):
+            pass
+        with closing(sqlite3.connect(tmp_path / DATABASE_FILE)) as db:
             assert db.execute("SELECT after FROM checksums").fetchall() == [(after,)]
+
+    async def test_in_a_new_file_checksums_begin_with_the_first_row(self, database: Path) -> None:
+        with closing(sqlite3.connect(database)) as db:
+            assert db.execute("SELECT after FROM checksums").fetchall() == [(0,)]
+            assert db.execute("SELECT count(*) FROM journal WHERE checksum IS NULL").fetchone() == (0,)
 
     async def test_the_file_says_whose_it_is(self, database: Path) -> None:
         db = sqlite3.connect(database)

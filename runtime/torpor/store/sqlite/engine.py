@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio.lowlevel
 import anyio.to_thread
@@ -52,6 +52,11 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     database_bytes: int
     log_bytes: int
     """Of the write-ahead log."""
+
+
+_NEAR_RECORDS: Final = 2_048
+"""What stands further behind the head is read in a thread: the walk along the rows to it takes milliseconds."""
+_Read = TypeVar("_Read")
 
 
 class SqliteStore:
@@ -135,8 +140,7 @@ class SqliteStore:
         await anyio.lowlevel.checkpoint()
         if self._thread_reader is None or self._reader.backlog(key) <= _INLINE_RECORDS:
             return self._reader.load(key, use_snapshot=use_snapshot)
-        load = partial(self._thread_reader.load, key, use_snapshot=use_snapshot)
-        return await anyio.to_thread.run_sync(load, limiter=self._thread_limit)
+        return await self._in_thread(partial(self._thread_reader.load, key, use_snapshot=use_snapshot))
 
     async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
         await self._writer.submit(PutSnapshot(key=key, fence=fence, snapshot=snapshot)).wait()
@@ -148,11 +152,15 @@ class SqliteStore:
 
     async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
-        return self._reader.events_after(key, event=event, limit=limit)
+        if self._thread_reader is None or self._reader.head(key).event - event <= _NEAR_RECORDS:
+            return self._reader.events_after(key, event=event, limit=limit)
+        return await self._in_thread(partial(self._thread_reader.events_after, key, event=event, limit=limit))
 
     async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
-        return self._reader.records_after(key, seq=seq, limit=limit)
+        if self._thread_reader is None or self._reader.head(key).seq - seq <= _NEAR_RECORDS:
+            return self._reader.records_after(key, seq=seq, limit=limit)
+        return await self._in_thread(partial(self._thread_reader.records_after, key, seq=seq, limit=limit))
 
     async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
         await anyio.lowlevel.checkpoint()
@@ -197,6 +205,10 @@ class SqliteStore:
         at_us: int = 0,
     ) -> None:
         await self._writer.submit(Quarantine(key=key, reason=reason, kind=kind.value, at_us=at_us)).wait()
+
+    async def _in_thread(self, read: Callable[[], _Read]) -> _Read:
+        """One after the other, by the reader that is kept for it."""
+        return await anyio.to_thread.run_sync(read, limiter=self._thread_limit)
 
     def _tidy_when_large(self) -> None:
         """Conversations leave all the time; the log is emptied when it has grown, and nobody waits for that.

@@ -16,7 +16,15 @@ from torpor.errors import StoreUnusable
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
-from torpor.store.codec import StoredBatch, decode_receipt, events_after, loaded, records_after, until
+from torpor.store.codec import (
+    MAX_BATCH_RECORDS,
+    StoredBatch,
+    decode_receipt,
+    events_after,
+    loaded,
+    records_after,
+    until,
+)
 from torpor.store.contract import DirectoryRow, Head, Job, Loaded, Snapshot, Timer
 from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading, sound_rows
 from torpor.store.sqlite.jobs import SqliteJobs
@@ -61,15 +69,15 @@ WITH RECURSIVE chain (position, previous, first_seq, last_seq, last_event, recor
 )
 SELECT first_seq, last_seq, last_event, records FROM chain"""
 _POSITIONS: Final = """
-WITH RECURSIVE chain (position, previous) AS (
-    SELECT position, previous FROM journal
+WITH RECURSIVE chain (position, previous, last_seq, last_event) AS (
+    SELECT position, previous, last_seq, last_event FROM journal
         WHERE position = :last AND number = :number AND last_seq > :seq AND last_event > :event
     UNION ALL
-    SELECT j.position, j.previous
+    SELECT j.position, j.previous, j.last_seq, j.last_event
         FROM chain JOIN journal AS j ON j.position = chain.previous AND j.position < chain.position
         WHERE j.number = :number AND j.last_seq > :seq AND j.last_event > :event
 )
-SELECT position FROM chain"""
+SELECT position FROM chain WHERE last_seq <= :seq_end OR last_event <= :event_end"""
 _BATCH: Final = "SELECT first_seq, last_seq, last_event, CAST(records AS BLOB) FROM journal WHERE position = ?"
 
 
@@ -125,7 +133,7 @@ class SqliteReader:
             place = self._place(key)
             if place is None:
                 return ()
-            batches = until(self._batches(place, seq=seq), seq=seq + limit)
+            batches = until(self._batches(place, seq=seq, limit=limit), seq=seq + limit)
         return records_after(key, batches, seq=seq, head=place.head, limit=limit)
 
     def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
@@ -133,7 +141,7 @@ class SqliteReader:
             place = self._place(key)
             if place is None:
                 return ()
-            batches = until(self._batches(place, event=event), event=event + limit)
+            batches = until(self._batches(place, event=event, limit=limit), event=event + limit)
         return events_after(key, batches, event=event, head=place.head, limit=limit)
 
     def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
@@ -198,9 +206,12 @@ class SqliteReader:
         number, last_position, seq, event, batch_id = found
         return _Place(number, last_position, Head(seq=seq, event=event, batch_id=batch_id))
 
-    def _batches(self, place: _Place, *, seq: int = -1, event: int = -1) -> Iterator[StoredBatch]:
-        """Those that end above ``seq`` and ``event``, oldest first, read one by one: a page costs a page."""
+    def _batches(self, place: _Place, *, limit: int, seq: int = -1, event: int = -1) -> Iterator[StoredBatch]:
+        """Those that end above ``seq`` or ``event``, oldest first, read one by one: a page costs a page,
+        and the walk to it. They go on to ``limit`` behind there, or some batches further."""
         values = {"last": place.last_position, "number": place.number, "seq": seq, "event": event}
+        reach = limit + MAX_BATCH_RECORDS  # a batch that holds the last one asked for ends before this
+        values |= {"seq_end": seq + reach if seq >= 0 else -1, "event_end": event + reach if event >= 0 else -1}
         for (position,) in reversed(self._db.execute(_POSITIONS, values).fetchall()):
             yield StoredBatch(*self._db.execute(_BATCH, (position,)).fetchone())
 
