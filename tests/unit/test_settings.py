@@ -14,7 +14,7 @@ from torpor.actor.options import ActorOptions
 from torpor.conversation.budget import PROFILES, Profile
 from torpor.errors import ConfigError
 from torpor.gateway.options import GatewayOptions
-from torpor.settings import SECTIONS, Settings, SettingsInvalid, read_settings
+from torpor.settings import SECTIONS, Settings, SettingsInvalid, read_section, read_settings
 
 SHIPPED = Path(__file__).parents[2] / "config" / "torpor.toml"
 AGENT = """

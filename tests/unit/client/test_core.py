@@ -8,7 +8,7 @@ import pytest
 from tests.support.bucket import Bucket
 from torpor.client.core import Answer, ClientCore, ResendLater
 from torpor.client.failures import ClientClosed, ConnectionLost, RequestRefused
-from torpor.errors import Unauthenticated
+from torpor.errors import TokenExpired, Unauthenticated
 from torpor.records.events import TurnFinishedEvent
 from torpor.records.frames import (
     Accepted,
@@ -357,3 +357,22 @@ def test_repr_shows_counts(core: ClientCore) -> None:
     core.ask(send("a"), Caller())
 
     assert repr(core) == "<ClientCore disconnected pending=1 watches=0>"
+
+
+def test_an_expired_token_is_told_apart_from_one_that_was_never_good(core: ClientCore) -> None:
+    core.connected()
+
+    with pytest.raises(TokenExpired):
+        told(core, ErrorFrame(code="token_expired", message="token has expired"))
+
+
+def test_a_newer_token_is_told_at_once_and_to_every_connection_after(core: ClientCore) -> None:
+    core.renew("before there is one")
+    core.connected()
+    core.renew("the newer token")
+    tokens = [frame["token"] for frame in said(core)]
+    core.disconnected()
+    core.connected()
+
+    assert tokens == ["before there is one", "the newer token"]
+    assert [frame["token"] for frame in said(core)] == ["the newer token"]
