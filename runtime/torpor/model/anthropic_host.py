@@ -242,6 +242,7 @@ class AnthropicHost:
             base_url=options.base_url,
             max_retries=0,
             timeout=timeout,
+            open_telemetry=False,  # spans of our own tell of a call, and a host need not know their names
             http_client=sdk.DefaultAsyncHttpxClient(
                 proxy=options.proxy or None,
                 trust_env=not _is_this_machine(options.base_url),
