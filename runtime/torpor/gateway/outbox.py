@@ -24,7 +24,7 @@ import msgspec
 
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.options import GatewayOptions
-from torpor.records.frames import DeltaFrame, ErrorFrame, ProgressFrame, ServerFrame
+from torpor.records.frames import DeltaFrame, ErrorFrame, ProgressFrame, Reload, Resumed, ServerFrame
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DELTA_OVERHEAD_BYTES: Final = 160
@@ -70,10 +70,14 @@ class _Lane:
 class Outbox:
     """See the module docstring. Everything but ``send`` and ``room`` is done at once."""
 
-    def __init__(self, options: GatewayOptions, *, errors: Counter[str] | None = None) -> None:
-        """Args: errors: counts the errors that are answered, by their code."""
+    def __init__(
+        self, options: GatewayOptions, *, errors: Counter[str] | None = None, joined: Counter[str] | None = None
+    ) -> None:
+        """Args: errors: counts the errors that are answered, by their code.  joined: counts how subscriptions begin, by
+        the frame that says so."""
         self._options = options
         self._errors = errors
+        self._joined = joined
         self.on_ready: Callable[[], None] = nobody_asks
         """Told when there may be something to take, or the connection is to be closed."""
         self._queue: list[_Waiting] = []
@@ -122,6 +126,8 @@ class Outbox:
         A replay fills half of the outbox only, so that live frames find room. Cancelled, it has queued nothing.
         """
         data = _ENCODER.encode(frame)
+        if self._joined is not None and isinstance(frame, Resumed | Reload):
+            self._joined[str(frame.__struct_config__.tag)] += 1
         while self._closing is None and not self._has_room(len(data), share=2):
             self._fall_behind()
             await self._wait()

@@ -61,6 +61,10 @@ class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Deltas and progress frames for which there was no room."""
     errors: Mapping[str, int]
     """Error frames by their code."""
+    closed: Mapping[str, int]
+    """Connections that the gateway closed while it went on, by why."""
+    joined: Mapping[str, int]
+    """Subscriptions that began, by the frame that said so: ``resumed`` or ``reload``."""
 
 
 class Gateway:
@@ -99,6 +103,8 @@ class Gateway:
         self._dropped = 0
         self._metrics = metrics
         self._errors = Counter[str]()
+        self._closed = Counter[str]()
+        self._joined = Counter[str]()
 
     @property
     def url(self) -> str:
@@ -116,6 +122,8 @@ class Gateway:
             cut=self._cut,
             dropped=self._dropped + sum(outbox.dropped for outbox in self._sessions.values()),
             errors=dict(self._errors),
+            closed=dict(self._closed),
+            joined=dict(self._joined),
         )
 
     async def stop(self, reason: CloseReason = CloseReason.GOING_AWAY) -> None:
@@ -213,7 +221,7 @@ class Gateway:
 
     async def _converse(self, connection: ServerConnection) -> None:
         self._opened += 1
-        outbox = Outbox(self._options, errors=self._errors)
+        outbox = Outbox(self._options, errors=self._errors, joined=self._joined)
         async with anyio.create_task_group() as tasks:
             session = Session(
                 ports=self._ports,
@@ -235,6 +243,8 @@ class Gateway:
                 del self._sessions[session]
                 session.end()
                 self._dropped += outbox.dropped
+                if outbox.closing is not None:
+                    self._closed[outbox.closing.name.lower()] += 1
                 writer.stop()
                 tasks.cancel_scope.cancel()
 

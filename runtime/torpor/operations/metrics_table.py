@@ -173,6 +173,12 @@ ROOMS: Final[Mapping[str, Room]] = {
             "cut": Number(Kind.COUNTER, "Connections cut because a client did not take a frame in time."),
             "dropped": Number(Kind.COUNTER, "Deltas and progress frames for which there was no room."),
             "errors": Number(Kind.COUNTER, "Error frames to clients, by code; see docs/protocol.md.", ("code",)),
+            "closed": Number(
+                Kind.COUNTER, "Connections that the gateway closed, by why; those of a stop not.", ("reason",)
+            ),
+            "joined": Number(
+                Kind.COUNTER, "Subscriptions that began, by `resumed` (what was missed came) or `reload`.", ("how",)
+            ),
         },
     ),
     "jobs": Room(

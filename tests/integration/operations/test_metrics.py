@@ -1,5 +1,6 @@
 """A server does known work; the numbers at /metrics are that work, to the last one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,16 @@ from tests.integration.home.houses import Home, House, living, token_of
 from tests.support.doubles import Gate, calls, fails, replies, use, waits
 from tests.support.scrape import OPENMETRICS, Numbers, get, scraped
 from torpor.client.failures import RequestRefused
-from torpor.errors import RequestInvalid
+from torpor.errors import RequestInvalid, StoreFull
 from torpor.records.blocks import text_block
+from torpor.store.requests import Outcome, Request
+from torpor.store.sqlite.journal import SqliteCore
 
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+"""The handshake of a client that then says nothing."""
 ONCE: dict[str, dict[str, Any]] = {"retry": {"retries_max": 0}}
 DONE = replies(text_block("Done."))
 
@@ -143,6 +151,22 @@ async def test_errors_of_clients_are_counted_by_their_code(home: Home) -> None:
     assert numbers.by("torpor_gateway_errors_total", "code") == {("unknown_conversation",): 2}
 
 
+async def test_clients_are_counted_by_how_they_came_back_and_why_they_were_closed(home: Home) -> None:
+    home.settings(gateway={"hello_deadline_s": 0.2, "sweep_s": 0.05})
+    async with living(home, DONE) as house:
+        await house.ask("Hello?")
+        async with house.client.watch("c1") as watch:
+            await anext(watch)
+        async with await anyio.connect_tcp("127.0.0.1", int(house.server.url.rpartition(":")[2])) as silent:
+            await silent.send(UPGRADE)
+            with anyio.fail_after(10):
+                while not (numbers := await scraped(house.server.url)).by("torpor_gateway_closed_total", "reason"):
+                    pass
+
+    assert numbers.by("torpor_gateway_joined_total", "how") == {("resumed",): 1, ("reload",): 1}
+    assert numbers.by("torpor_gateway_closed_total", "reason") == {("hello_overdue",): 1}
+
+
 async def test_page_names_nobody_and_nothing_that_was_said(home: Home) -> None:
     async with living(home) as house:
         await known_work(house)
@@ -220,3 +244,30 @@ class TestAccess:
         home.settings(metrics={"access": "off"})
         async with living(home) as house:
             assert (await get(house.server.url, "/metrics")).status == 404
+
+
+class TestReadiness:
+    """What ``/readyz`` says of the store."""
+
+    async def test_server_whose_store_refuses_writes_is_not_ready_until_it_takes_one(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        is_full, commit = [True], SqliteCore.commit
+
+        def refuses(core: SqliteCore, requests: Sequence[Request]) -> list[Outcome]:
+            return [StoreFull("the disk is full")] * len(requests) if is_full[0] else commit(core, requests)
+
+        async with living(home, DONE) as house:
+            before = (await get(house.server.url, "/readyz")).status
+            monkeypatch.setattr(SqliteCore, "commit", refuses)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(house.ask, "Hello?")  # which the client says again until it is taken
+                with anyio.fail_after(10):
+                    while (await get(house.server.url, "/readyz")).status == 200:
+                        pass
+                numbers = await scraped(house.server.url)
+                is_full[0] = False
+            after = (await get(house.server.url, "/readyz")).status
+
+        assert (before, after) == (200, 200)
+        assert (numbers.value("torpor_commits_total", outcome=StoreFull.code) or 0) >= 1
