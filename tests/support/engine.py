@@ -5,7 +5,7 @@ Leaving is abrupt unless ``stop_deadline_s`` says otherwise; what lasts is ``eng
 as a power cut leaves it, from which another engine goes on.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.in_memory import MemoryData
+from torpor.supervisor.memory import Memory
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
 from torpor.turn.agents import UNBOUND, Agent, Agents
@@ -67,6 +68,8 @@ class Recorder:
         self.records: list[JournalRecord] = []
         self.deltas: list[Delta] = []
         self.progress: list[Progress] = []
+        self.standings = 0
+        """Quarantines and releases."""
         self.early: list[object] = []
         """What was heard before the record behind it was durable."""
 
@@ -82,7 +85,9 @@ class Recorder:
         self.deltas.append(delta)
         self._tell()
 
-    def on_standing(self, key: ConversationKey) -> None: ...
+    def on_standing(self, key: ConversationKey) -> None:
+        self.standings += 1
+        self._tell()
 
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         self.progress.append(progress)
@@ -294,6 +299,8 @@ async def running_engine(
     max_tokens: int = 4096,
     compaction: CompactionOptions | None = None,
     surroundings: Surroundings | None = None,
+    memory: Memory | None = None,
+    chance: Callable[[], float] = lambda: 0.5,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
@@ -301,6 +308,7 @@ async def running_engine(
         data, ledger: of an engine before this one.  agents: names, the first being the default.
         host: asked in place of the plays.  table: the agents' ``[model]``.
         profile, max_tokens, summariser, compaction: what bounds the window of the agents, and who folds it.
+        memory, chance: as the supervisor has them.
     """
     clock, bus, turn = clock or ManualClock(), LocalBus(), turn or TurnOptions(cancel_grace_s=0.0)
     model = PlayedModel(plays)
@@ -338,7 +346,7 @@ async def running_engine(
             surroundings=surroundings or Surroundings(),
             actor=actor or ActorOptions(),
         )
-        supervisor = Supervisor(parts, holder=holder, options=options)
+        supervisor = Supervisor(parts, holder=holder, options=options, memory=memory, chance=chance)
         engine = Engine(supervisor, parts=parts, store=store, bus=bus, clock=clock, model=model, toolbox=toolbox)
         with capture_logs():  # a crash on purpose is no news, and printing it takes a second
             async with supervisor.running():
