@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Final, cast
 
 import anyio
-import anyio.to_thread
 import structlog
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
@@ -20,6 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from torpor.operations.options import TracingOptions
 from torpor.operations.tracing import Tracing
 from torpor.operations.tracing_spans import Spans, namer
+from torpor.threads import Threads
 
 _log = structlog.get_logger()
 _OTLP: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
@@ -46,8 +46,12 @@ async def _running(spans: Spans, provider: TracerProvider, *, deadline_s: float)
     try:
         yield spans
     finally:
+        # A collector that is gone is tried for long; a daemon's thread keeps nobody from leaving.
+        threads, ended = Threads(1, name="tracing"), anyio.Event()
+        threads.submit(provider.shutdown, ended=lambda _: ended.set())
+        threads.close()
         with anyio.move_on_after(deadline_s, shield=True) as scope:
-            await anyio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
+            await ended.wait()
         if scope.cancelled_caught:
             _log.warning("tracing.spans_lost", deadline_s=deadline_s)
 

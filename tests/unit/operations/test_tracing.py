@@ -2,9 +2,13 @@
 
 import builtins
 import sys
+import threading
 from typing import Any
 
+import anyio
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
 
 from torpor.errors import ConfigError
 from torpor.operations.options import TracingOptions
@@ -58,3 +62,20 @@ def test_hashed_name_is_stable_and_tells_nothing_without_the_secret() -> None:
     assert name != namer("hashed", secret=b"t" * 32)(KEY)
     assert name != namer("hashed", secret=SECRET)(ConversationKey("acme", "ann", "c_2"))
     assert "ann" not in name
+
+
+async def test_exporter_that_hangs_keeps_nobody_from_leaving() -> None:
+    never = threading.Event()
+
+    class Hanging(InMemorySpanExporter):
+        def shutdown(self) -> None:
+            never.wait(30)
+
+    with capture_logs() as log, anyio.fail_after(10):
+        async with open_tracing(
+            TracingOptions(stop_deadline_s=0.0), secret=SECRET, environ={}, exporter=Hanging()
+        ) as tracing:
+            assert not isinstance(tracing, Untraced)
+    never.set()
+
+    assert [entry["event"] for entry in log] == ["tracing.spans_lost"]
