@@ -199,7 +199,7 @@ class Supervisor:
             resting=sum(entry.actor.state is ActorState.IDLE and not entry.waiting for entry in entries),
             waiting_commands=sum(entry.waiting for entry in entries),
             waiting_thaws=self._thaws.statistics().waiting,
-            memory_bytes=self._room.used_bytes,
+            memory_bytes=self._room.memory_bytes(),
             thaws=counts.thaws,
             crashes=counts.crashes,
             restarts=counts.restarts,

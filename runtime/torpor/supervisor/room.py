@@ -44,8 +44,10 @@ class Room:
         self._measured_s = -_MEASURED_EVERY_S
         self._turned_away = deque[float](maxlen=_REMEMBERED_MAX)
         self._is_short = False
-        self.used_bytes = 0
-        """As it was measured last."""
+
+    def memory_bytes(self) -> int:
+        """Of the process, now; 0 where it cannot be told."""
+        return self._memory.used_bytes()
 
     def is_short_of_memory(self) -> bool:
         """Whether the process is over its bound; measured now and then."""
@@ -54,8 +56,7 @@ class Room:
         now_s = self._monotonic_s()
         if now_s - self._measured_s >= _MEASURED_EVERY_S:
             self._measured_s = now_s
-            self.used_bytes = self._memory.used_bytes()
-            self._tell(is_short=self.used_bytes > self._bound_bytes)
+            self._tell(self._memory.used_bytes())
         return self._is_short
 
     def trim(self) -> None:
@@ -87,8 +88,9 @@ class Room:
         # Half of it to all of it: those that were turned away together do not come back together.
         return Busy(what, waiting=live + queue, retry_after_s=round(wait_s * (1 + self._chance()) / 2, 3))
 
-    def _tell(self, *, is_short: bool) -> None:
+    def _tell(self, used_bytes: int) -> None:
+        is_short = used_bytes > self._bound_bytes
         if is_short is not self._is_short:
             self._is_short = is_short
             name = "memory.short" if is_short else "memory.sufficient"
-            _log.warning(name, used_bytes=self.used_bytes, bound_bytes=self._bound_bytes)
+            _log.warning(name, used_bytes=used_bytes, bound_bytes=self._bound_bytes)

@@ -37,7 +37,7 @@ class SupervisorStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """In mailboxes, or for the next incarnation."""
     waiting_thaws: int
     memory_bytes: int
-    """As it was measured last."""
+    """Of the process, resident; 0 where it cannot be told."""
     thaws: int
     crashes: int
     restarts: int

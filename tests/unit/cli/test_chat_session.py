@@ -9,7 +9,7 @@ import pytest
 from torpor.cli.chat_session import ChatSession
 from torpor.cli.lines import lines_of
 from torpor.cli.screen import Screen
-from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem
+from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem, StatusItem
 from torpor.errors import ClientError, EmptyMessage, NothingToCancel
 from torpor.records.commands import Receipt
 from torpor.records.events import (
@@ -155,6 +155,20 @@ async def test_prompt_comes_back_after_the_turn(world: World) -> None:
         session.interrupt(tasks)
 
     assert world.cancels == 0
+
+
+async def test_a_quarantine_and_a_release_are_told(world: World) -> None:
+    world.begin()
+
+    async with anyio.create_task_group() as tasks:
+        session = world.session(echoes=False, prompt="> ")
+        tasks.start_soon(world.run, session)
+        await world.until("> ")
+        world.put(StatusItem(conversation=CONVERSATION, status=RunStatus(state="quarantined")))
+        await world.until("this conversation was quarantined; nothing can be sent until an operator releases it")
+        world.put(StatusItem(conversation=CONVERSATION, status=RunStatus(state="rest")))
+        await world.until("this conversation was released")
+        session.interrupt(tasks)
 
 
 async def test_what_somebody_else_says_is_shown_with_a_name(world: World) -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.support.bucket import Bucket
 from torpor.client.follow import TRANSITIONS, Follow, Signal, State, next_state
-from torpor.client.items import DeltaItem, ProgressItem, ReloadItem, ResumedItem
+from torpor.client.items import DeltaItem, ProgressItem, ReloadItem, ResumedItem, StatusItem
 from torpor.client.wire import IncomingEvent, IncomingReload, decode
 from torpor.errors import IllegalTransition
 from torpor.records.events import ReplyFinishedEvent, TurnFinishedEvent
-from torpor.records.frames import Cursor, DeltaFrame, EventFrame, ProgressFrame, Reload, Resumed, RunStatus
+from torpor.records.frames import Cursor, DeltaFrame, EventFrame, ProgressFrame, Reload, Resumed, RunStatus, StatusFrame
 from torpor.records.ids import CallId
 
 REST = RunStatus(state="rest")
@@ -118,6 +118,16 @@ def test_between_question_and_answer_nothing_is_taken() -> None:
     follow.on_progress(ProgressFrame(conversation="c1", call_id=CallId("t1"), name="look", text="half"))
 
     assert len(bucket.items) == 1
+
+
+def test_a_changed_status_is_shown_unless_an_answer_with_a_newer_one_is_awaited() -> None:
+    follow, bucket = following(3)
+    held = StatusFrame(conversation="c1", status=RunStatus(state="quarantined"))
+    follow.on_status(held)
+    follow.ask()
+    follow.on_status(held)
+
+    assert bucket.items[1:] == [StatusItem(conversation="c1", status=held.status)]
 
 
 def test_an_event_of_an_unknown_type_moves_the_cursor_and_is_not_shown() -> None:

@@ -89,7 +89,7 @@ def test_memory_is_short_above_its_bound_which_the_log_tells_once_each_way() -> 
             clock.advance(1.0)
     assert told == [False, True, True, False]
     assert [line["event"] for line in logs] == ["memory.short", "memory.sufficient"]
-    assert full.used_bytes == 900
+    assert full.memory_bytes() == 900
 
 
 def test_memory_is_not_measured_for_each_question_and_again_once_some_was_given_back() -> None:
