@@ -8,7 +8,8 @@ from torpor.records.journal import Effect, Outcome
 from torpor.toolhost.contract import ToolSpec
 from torpor.toolhost.declare import Runs
 from torpor.toolhost.failures import place_of, said_by, words_of
-from torpor.toolhost.processes import NotStarted, ToolCrashed, ToolRaised
+from torpor.toolhost.process import NotStarted
+from torpor.toolhost.processes import ToolCrashed, ToolRaised
 
 _log = structlog.get_logger()
 

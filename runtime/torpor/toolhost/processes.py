@@ -1,34 +1,27 @@
 """A few worker processes for tools that compute, each started when first needed and killed when its call is given up.
 
-Above: the toolbox, which sets deadlines and tells the model. Below: ``process_worker``, the program that they run. A
-process has one call at a time. A call that is cancelled, or past its deadline, ends with its process and with what that
-has started; the next call gets another one.
+Above: the toolbox, which sets deadlines and tells the model. Below: one ``process`` each, which has one call at a time.
+A call that is cancelled, or past its deadline, ends with its process and with what that has started; the next call gets
+another one.
 """
 
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 import anyio
-import anyio.abc
 import msgspec
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from torpor.conversation.text import CleanText
 from torpor.errors import ToolError, ToolFailed, ToolRefused
 from torpor.toolhost.declare import Origin
+from torpor.toolhost.process import NotStarted, Process
 from torpor.toolhost.process_frames import (
-    FRAME_BYTES_MAX,
-    LENGTH,
     Begun,
     Call,
     Denied,
     Failed,
     FromWorker,
-    Module,
     NotBegun,
     Reported,
     Returned,
@@ -36,22 +29,7 @@ from torpor.toolhost.process_frames import (
     framed,
 )
 
-_PROGRAM: Final = """
-import sys
-sys.path[:] = sys.argv[2:]
-from torpor.toolhost.process_worker import main
-main(int(sys.argv[1]))
-"""
-"""Finds modules where the server does."""
-_START_DEADLINE_S: Final = 10.0
-_END_DEADLINE_S: Final = 5.0
-_LEAVE_DEADLINE_S: Final = 1.0
-"""For the system to tell how a process ended that closed its pipes."""
 _LOST: Final = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError)
-
-
-class NotStarted(ToolError):
-    """The call was never made."""
 
 
 class ToolCrashed(ToolError):
@@ -98,7 +76,7 @@ class Processes:
         self._places = anyio.CapacityLimiter(count)
         self._idle_s = idle_s
         self._setup = Setup(memory_bytes=memory_bytes, progress_cap_chars=progress_cap_chars)
-        self._idle: list[_Process] = []
+        self._idle: list[Process] = []
         """The one that was used last at the end."""
         self._rested = anyio.Event()
         self._started = 0
@@ -144,7 +122,7 @@ class Processes:
             self._places.release_on_behalf_of(place)
 
     async def _asked(
-        self, process: "_Process", tool: str, encoded: bytes, origin: Origin, *, listener: Listener
+        self, process: Process, tool: str, encoded: bytes, origin: Origin, *, listener: Listener
     ) -> CleanText:
         has_begun = is_kept = is_lost = False
         try:
@@ -176,7 +154,7 @@ class Processes:
                 self._killed += not is_lost
                 await process.end()
 
-    async def _taken(self) -> "_Process | None":
+    async def _taken(self) -> Process | None:
         while self._idle:
             process = self._idle.pop()
             if not process.has_ended:
@@ -184,9 +162,9 @@ class Processes:
             await process.end()
         return None
 
-    async def _fresh(self) -> "_Process":
+    async def _fresh(self) -> Process:
         self._started += 1
-        return await _Process.started(self._setup)
+        return await Process.started(self._setup)
 
     async def _sweep(self) -> None:
         while True:
@@ -214,95 +192,6 @@ class Processes:
 
     def __repr__(self) -> str:
         return f"<Processes busy={int(self._places.borrowed_tokens)} idle={len(self._idle)}>"
-
-
-class _Process:
-    """One worker, seen from the server."""
-
-    def __init__(self, process: anyio.abc.Process, *, lifeline: int) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._calls = process.stdin
-        self._answers = BufferedByteReceiveStream(process.stdout)
-        self._lifeline = lifeline
-        self._decoder = msgspec.json.Decoder(FromWorker)
-        self._modules: set[str] = set()
-        self._unsent = b""
-        self.idle_since_s = 0.0
-
-    @classmethod
-    async def started(cls, setup: Setup) -> "_Process":
-        """Begin the program; what it is told waits in the pipe until it is ready.
-
-        Raises: NotStarted: the system has no room for another process.
-        """
-        theirs, ours = os.pipe()
-        command = [sys.executable, "-P", "-u", "-c", _PROGRAM, str(theirs), *sys.path]
-        try:
-            # A half started process would be nobody's, so cancellation waits for this.
-            with anyio.fail_after(_START_DEADLINE_S, shield=True):
-                process = await anyio.open_process(command, stderr=None, start_new_session=True, pass_fds=(theirs,))
-        except OSError as exc:
-            os.close(ours)
-            raise NotStarted(f"no process could be started for it: {exc.strerror or exc}") from exc
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(theirs)
-        worker = cls(process, lifeline=ours)
-        worker._unsent = framed(setup)
-        return worker
-
-    @property
-    def has_ended(self) -> bool:
-        return self._process.returncode is not None
-
-    async def send(self, encoded: bytes, origin: Origin) -> None:
-        """A call, and what must be known before it."""
-        path = str(origin.path)
-        parts, self._unsent = [self._unsent], b""
-        if path not in self._modules:
-            self._modules.add(path)
-            parts.append(framed(Module(path=path, source=origin.source)))
-        await self._calls.send(b"".join((*parts, encoded)))
-
-    async def receive(self) -> FromWorker:
-        (length,) = LENGTH.unpack(await self._answers.receive_exactly(LENGTH.size))
-        if length > FRAME_BYTES_MAX:
-            raise anyio.BrokenResourceError
-        return self._decoder.decode(await self._answers.receive_exactly(length))
-
-    async def how_it_ended(self) -> str:
-        """In words, when its pipes are closed; what it has started ends as well."""
-        with anyio.move_on_after(_LEAVE_DEADLINE_S, shield=True):
-            status = await self._process.wait()
-            self._kill_group()
-            if status >= 0:
-                return f"exit status {status}"
-            number = -status
-            name = next((known.name for known in signal.Signals if known == number), str(number))
-            return f"killed by {name}" + (", perhaps since memory ran out" if number == signal.SIGKILL else "")
-        return "what it said could not be understood"
-
-    def kill(self) -> None:
-        """It, and what it has started."""
-        if not self.has_ended:  # long after its end, the number may be another's
-            self._kill_group()
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    async def end(self) -> None:
-        """Kill it and take note of its end, so that it leaves no trace in the system. Shielded, and bounded."""
-        self.kill()
-        with anyio.move_on_after(_END_DEADLINE_S, shield=True):
-            await self._process.aclose()
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
 
 
 def _encoded(call: Call) -> bytes:

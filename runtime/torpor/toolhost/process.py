@@ -1,0 +1,124 @@
+"""One worker process, seen from the server: started, told, heard, and ended with whatever it started.
+
+Above: ``processes``, which decides who gets it. Below: ``process_worker``, the program that runs in it.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from torpor.errors import ToolError
+from torpor.toolhost.declare import Origin
+from torpor.toolhost.process_frames import FRAME_BYTES_MAX, LENGTH, FromWorker, Module, Setup, framed
+
+_PROGRAM: Final = """
+import sys
+sys.path[:] = sys.argv[2:]
+from torpor.toolhost.process_worker import main
+main(int(sys.argv[1]))
+"""
+"""Finds modules where the server does."""
+_START_DEADLINE_S: Final = 10.0
+_END_DEADLINE_S: Final = 5.0
+_LEAVE_DEADLINE_S: Final = 1.0
+"""For the system to tell how a process ended that closed its pipes."""
+
+
+class NotStarted(ToolError):
+    """The call was never made."""
+
+
+class Process:
+    """Made by ``started``; has one call at a time."""
+
+    def __init__(self, process: anyio.abc.Process, *, lifeline: int) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._calls = process.stdin
+        self._answers = BufferedByteReceiveStream(process.stdout)
+        self._lifeline = lifeline
+        self._decoder = msgspec.json.Decoder(FromWorker)
+        self._modules: set[str] = set()
+        self._unsent = b""
+        self.idle_since_s = 0.0
+
+    @classmethod
+    async def started(cls, setup: Setup) -> "Process":
+        """Begin the program; what it is told waits in the pipe until it is ready.
+
+        Raises: NotStarted: the system has no room for another process.
+        """
+        theirs, ours = os.pipe()
+        command = [sys.executable, "-P", "-u", "-c", _PROGRAM, str(theirs), *sys.path]
+        try:
+            # A half started process would be nobody's, so cancellation waits for this.
+            with anyio.fail_after(_START_DEADLINE_S, shield=True):
+                process = await anyio.open_process(command, stderr=None, start_new_session=True, pass_fds=(theirs,))
+        except OSError as exc:
+            os.close(ours)
+            raise NotStarted(f"no process could be started for it: {exc.strerror or exc}") from exc
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        worker = cls(process, lifeline=ours)
+        worker._unsent = framed(setup)
+        return worker
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
+    async def send(self, encoded: bytes, origin: Origin) -> None:
+        """A call, and what must be known before it."""
+        path = str(origin.path)
+        parts, self._unsent = [self._unsent], b""
+        if path not in self._modules:
+            self._modules.add(path)
+            parts.append(framed(Module(path=path, source=origin.source)))
+        await self._calls.send(b"".join((*parts, encoded)))
+
+    async def receive(self) -> FromWorker:
+        (length,) = LENGTH.unpack(await self._answers.receive_exactly(LENGTH.size))
+        if length > FRAME_BYTES_MAX:
+            raise anyio.BrokenResourceError
+        return self._decoder.decode(await self._answers.receive_exactly(length))
+
+    async def how_it_ended(self) -> str:
+        """In words, when its pipes are closed; what it has started ends as well."""
+        with anyio.move_on_after(_LEAVE_DEADLINE_S, shield=True):
+            status = await self._process.wait()
+            self._kill_group()
+            if status >= 0:
+                return f"exit status {status}"
+            number = -status
+            name = next((known.name for known in signal.Signals if known == number), str(number))
+            return f"killed by {name}" + (", perhaps since memory ran out" if number == signal.SIGKILL else "")
+        return "what it said could not be understood"
+
+    def kill(self) -> None:
+        """It, and what it has started."""
+        if not self.has_ended:  # long after its end, the number may be another's
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Kill it and take note of its end, so that it leaves no trace in the system. Shielded, and bounded."""
+        self.kill()
+        with anyio.move_on_after(_END_DEADLINE_S, shield=True):
+            await self._process.aclose()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
