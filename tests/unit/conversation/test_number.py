@@ -4,7 +4,7 @@ from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.records.blocks import text_block
 from torpor.records.ids import MessageId
-from torpor.records.journal import AttemptStarted, MessageReceived, StepKind, TurnFinished, TurnPrepared
+from torpor.records.journal import AttemptStarted, JournalRecord, MessageReceived, StepKind, TurnFinished, TurnPrepared
 
 STATE = ConversationState(seq=7, event=4)
 PRIVATE = AttemptStarted(turn=1, step=StepKind.CALL_MODEL, round=1, attempt=2)
@@ -24,7 +24,12 @@ def test_what_a_record_says_is_left_alone() -> None:
 
 
 def test_what_a_turn_shows_names_the_message_that_it_began_with() -> None:
-    begun = [TurnPrepared(turn=1, messages=(MessageId("a"), MessageId("b"))), PRIVATE, PUBLIC, TurnFinished(turn=1)]
+    begun: list[JournalRecord] = [
+        TurnPrepared(turn=1, messages=(MessageId("a"), MessageId("b"))),
+        PRIVATE,
+        PUBLIC,
+        TurnFinished(turn=1),
+    ]
     assert [record.cause for record in numbered(STATE, begun, at_us=9)] == ["", "", "", "a"]
     running = ConversationState(turn=TurnState(number=1, messages=(MessageId("c"),), principal="ann"))
     assert [record.cause for record in numbered(running, [PRIVATE, TurnFinished(turn=1)], at_us=9)] == ["", "c"]
