@@ -79,7 +79,7 @@ def wrong_headers(house: House) -> dict[str, str]:
     return {
         "expired": f"Bearer {token_for('alice', clock=house.clock, lifetime_s=-60)}",
         "of another secret": f"Bearer {jwt.encode(claims, b'x' * 32, 'HS256')}",
-        "of no algorithm": f"Bearer {jwt.encode(claims, None, 'none')}",
+        "of no algorithm": f"Bearer {jwt.encode(claims, '', 'none')}",
         "without a subject": f"Bearer {jwt.encode(nameless, SECRET, 'HS256')}",
         "empty": "Bearer ",
         "basic": f"Basic {good}",
