@@ -96,7 +96,7 @@ class SimModel:
         return ModelReply(
             blocks=tuple(canonical(block) for block in blocks),
             stop_reason=stop_reason,
-            usage=Usage(input_tokens=len(call.body) // 4, output_tokens=1),
+            usage=Usage(input_tokens=len(call.body) // 4, output_tokens=1 + len(json.dumps(blocks)) // 4),
             model="sim",
             unusable=unusable,
         )
