@@ -21,7 +21,7 @@ from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.door import Door, door_problems, open_door
 from torpor.gateway.key_keeper import KeyKeeper, KeysUnreadable
-from torpor.gateway.key_loaders import address_loader
+from torpor.gateway.key_loaders import address_loader, check_auth_options
 from torpor.gateway.options import GatewayOptions
 from torpor.records.frames import Accepted, ErrorFrame, Hello, ListJobs, Result, Send, Welcome
 from torpor.records.ids import MessageId
@@ -256,6 +256,13 @@ async def test_an_issuer_that_is_down_at_the_start_is_asked_again(tmp_path: Path
         provider.status = "200 OK"
 
         assert (await opened.authenticator.identify(issued(Now()))).subject == "ada"
+
+
+def test_what_checks_public_keys_is_named_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torpor.gateway.key_loaders.has_crypto", False)
+
+    with pytest.raises(ConfigError, match=r"pip install 'torpor\[jwks\]'"):
+        check_auth_options(issuer_options())
 
 
 async def test_an_issuer_that_does_not_listen_is_told_in_words() -> None:
