@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
+import anyio
 import msgspec
 import structlog
 
@@ -25,6 +26,7 @@ from torpor.clock import Clock, IdSource, RandomIds, SystemClock, chance
 from torpor.errors import Unauthenticated
 from torpor.gateway.auth import Scope, mint
 from torpor.gateway.authenticator import Authenticator
+from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.door import open_door
 from torpor.gateway.metrics_route import MetricsRoute
 from torpor.gateway.options import GatewayOptions
@@ -45,6 +47,8 @@ from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
 from torpor.store.job_contract import JobStore
 from torpor.store.sqlite.engine import open_sqlite
+from torpor.supervisor.directory import StoredDirectory
+from torpor.supervisor.drain import Drain
 from torpor.supervisor.memory import ProcessMemory
 from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.calls import Calls
@@ -92,13 +96,18 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     is_development: bool
     """Nobody's tokens count but this machine's own."""
     supervisor: Supervisor
+    drain: Drain
+    """Has begun when an operator wants the server to end; the block is to be left then."""
 
 
 @asynccontextmanager
 async def running(
     settings: Settings, *, data: Path, host: str | None = None, port: int | None = None, wrapping: Wrapping = _NOTHING
 ) -> AsyncIterator[Running]:
-    """Serve the home of ``settings`` until the block ends; then no new turns, and running ones get their deadline.
+    """Serve the home of ``settings`` until the block ends; then drain, close clients, and leave what is not done due.
+
+    Clients stay connected while it drains. They are told that the server restarts if somebody else than the block
+    began the drain, and that it stops otherwise.
 
     Args: data: the data folder, made when it is not there.  host, port: instead of the configured ones; port 0 picks
     one.
@@ -131,7 +140,13 @@ async def running(
     ):
         takes_own = door.is_development or settings.auth.local_tokens
         token = _development_token(data, secret, door.authenticator, clock) if takes_own else ""
-        ports = Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus, jobs=engine.jobs)
+        ports = Ports(
+            conversations=engine.supervisor,
+            directory=engine.directory,
+            journals=engine.store,
+            bus=engine.bus,
+            jobs=engine.jobs,
+        )
         async with open_gateway(
             ports=wrapping.gateway(ports),
             authenticator=door.authenticator,
@@ -151,13 +166,20 @@ async def running(
             )
             local_files.write_server_address(data, address)
             _log.info("server.ready", url=gateway.url, home=str(settings.home), agents=engine.agents.names())
-            yield Running(
-                url=gateway.url,
-                development_token=token,
-                is_development=door.is_development,
-                supervisor=engine.supervisor,
-            )
-            _log.info("server.stopping")
+            try:
+                yield Running(
+                    url=gateway.url,
+                    development_token=token,
+                    is_development=door.is_development,
+                    supervisor=engine.supervisor,
+                    drain=engine.drain,
+                )
+            finally:
+                reason = CloseReason.RESTARTING if engine.drain.began.is_set() else CloseReason.GOING_AWAY
+                _log.info("server.stopping")
+                await engine.drain.finish()
+                with anyio.move_on_after(2 * options.close_deadline_s, shield=True):
+                    await gateway.stop(reason)
 
 
 class _Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +187,9 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     agents: Agents
     supervisor: Supervisor
+    directory: StoredDirectory
     jobs: OperatedJobs
+    drain: Drain
 
 
 @asynccontextmanager
@@ -180,7 +204,8 @@ async def _engine(
     instruments: Instruments,
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
-    blobs = wrapping.blobs(LocalBlobs(data / "blobs"))
+    files = LocalBlobs(data / "blobs")
+    blobs = wrapping.blobs(files)
     calls = Calls(clock.monotonic_s, thread_cpu_s=time.thread_time)
     watchdog = Watchdog(settings.watchdog, clock=clock, process_cpu_s=time.process_time, suspects=calls)
     home = load_home(
@@ -223,6 +248,13 @@ async def _engine(
         supervisor = Supervisor(
             parts, holder=holder, options=settings.supervisor, memory=ProcessMemory(), chance=chance
         )
+        directory = StoredDirectory(
+            served=supervisor,
+            store=store,
+            blobs=files,
+            bus=bus,
+            cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
+        )
         live_contexts = LiveContextJobs(
             {agent.name: agent.live for agent in home.agents if agent.live is not None},
             store=store,
@@ -234,7 +266,9 @@ async def _engine(
         )
         for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():
             runner.serve(kind, handler)
+        drain = Drain(actors=supervisor, jobs=runner, clock=clock, deadline_s=settings.supervisor.stop_deadline_s)
         reports: dict[str, Statistics] = {
+            "drain": drain.statistics,
             "store": opened.statistics,
             "jobs": runner.statistics,
             "job_store": lambda: count_jobs(job_store, clock=clock),
@@ -248,7 +282,7 @@ async def _engine(
         for room, statistics in reports.items():
             instruments.metrics.report(room, statistics)
         # Jobs speak to conversations, so they end before them.
-        async with watchdog.running(), home.running(), supervisor.running(), runner.running():
+        async with watchdog.running(), home.running(), supervisor.running(), directory.running(), runner.running():
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
             jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up)
@@ -257,7 +291,9 @@ async def _engine(
                 bus=bus,
                 agents=home.agents,
                 supervisor=supervisor,
+                directory=directory,
                 jobs=jobs,
+                drain=drain,
             )
 
 

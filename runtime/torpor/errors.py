@@ -154,6 +154,16 @@ class ConversationExists(ClientError):
         self.conversation = conversation
 
 
+class ConversationDeleted(ClientError):
+    """It was there, and somebody who may has deleted it; from now on the id is as if it had never been used."""
+
+    code = "conversation_deleted"
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(f"conversation {conversation!r} was deleted")
+        self.conversation = conversation
+
+
 class TooManyConversations(ClientError):
     """The owner has as many as one may have; archived ones count."""
 

@@ -100,6 +100,8 @@ class Client:
 
     def on_standing(self, key: ConversationKey) -> None: ...
 
+    def on_gone(self, key: ConversationKey) -> None: ...
+
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         pass
 

@@ -192,6 +192,10 @@ class SimBus:
         if not self._life.is_dead:
             self._bus.publish_standing(key)
 
+    def publish_gone(self, key: ConversationKey) -> None:
+        if not self._life.is_dead:
+            self._bus.publish_gone(key)
+
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
         self._bus.subscribe(key, subscriber)
 

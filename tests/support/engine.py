@@ -33,7 +33,9 @@ from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage,
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, Offer, WhenBusy
+from torpor.store.blobs import MemoryBlobs
 from torpor.store.in_memory import MemoryData
+from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.memory import Memory
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
@@ -68,6 +70,7 @@ class Recorder:
         self.records: list[JournalRecord] = []
         self.deltas: list[Delta] = []
         self.progress: list[Progress] = []
+        self.is_gone = False
         self.standings = 0
         """Quarantines and releases."""
         self.early: list[object] = []
@@ -87,6 +90,10 @@ class Recorder:
 
     def on_standing(self, key: ConversationKey) -> None:
         self.standings += 1
+        self._tell()
+
+    def on_gone(self, key: ConversationKey) -> None:
+        self.is_gone = True
         self._tell()
 
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
@@ -146,6 +153,10 @@ class Engine:
         self.model = model
         self.toolbox = toolbox
         self.ledger = toolbox.ledger
+        self.blobs = MemoryBlobs()
+        self.directory = StoredDirectory(
+            served=supervisor, store=store, blobs=self.blobs, bus=bus, cancel_deadline_s=DEADLINE_S
+        )
         self.recorders: list[Recorder] = []
         self._sent = sum(len(held.receipts) for held in store.data.conversations.values())
 
@@ -349,6 +360,6 @@ async def running_engine(
         supervisor = Supervisor(parts, holder=holder, options=options, memory=memory, chance=chance)
         engine = Engine(supervisor, parts=parts, store=store, bus=bus, clock=clock, model=model, toolbox=toolbox)
         with capture_logs():  # a crash on purpose is no news, and printing it takes a second
-            async with supervisor.running():
+            async with supervisor.running(), engine.directory.running():
                 yield engine
     engine.assert_sound()

@@ -48,7 +48,13 @@ def token_for(subject: str, *, clock: ManualClock, **more: Any) -> str:
 def ports_of(engine: Engine) -> Ports:
     """What a session talks to, over an engine of real parts."""
     jobs = OperatedJobs(engine.store.job_store, clock=engine.clock)
-    return Ports(conversations=engine.supervisor, journals=engine.store, bus=engine.bus, jobs=jobs)
+    return Ports(
+        conversations=engine.supervisor,
+        directory=engine.directory,
+        journals=engine.store,
+        bus=engine.bus,
+        jobs=jobs,
+    )
 
 
 class Line:
@@ -69,7 +75,7 @@ class Line:
         self.options = options or GatewayOptions()
         self.outbox = Outbox(self.options)
         if isinstance(world, World):
-            world = Ports(conversations=world, journals=world, bus=world.bus, jobs=world.jobs)
+            world = Ports(conversations=world, directory=world, journals=world, bus=world.bus, jobs=world.jobs)
         self.session = Session(
             ports=world,
             authenticator=Authenticator(

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from torpor.bus.local import LocalBus
-from torpor.errors import ClientError, JobIsRunning, NothingToCancel, UnknownJob
+from torpor.errors import ClientError, JobIsRunning, NothingToCancel, UnknownConversation, UnknownJob
 from torpor.records.blocks import text_block
 from torpor.records.commands import CancelTurn, Command, Receipt, SendMessage
 from torpor.records.events import Delta
@@ -90,7 +90,7 @@ class FiledJobs:
 
 
 class World:
-    """Implements ``Conversations`` and ``Journals``; holds the ``LocalBus`` that goes with them."""
+    """Implements ``Conversations``, ``Directory`` and ``Journals``; holds the ``LocalBus`` that goes with them."""
 
     def __init__(self) -> None:
         self.bus = LocalBus()
@@ -102,6 +102,8 @@ class World:
         self.due: set[ConversationKey] = set()
         self.quarantined: dict[ConversationKey, str] = {}
         self.archived: set[ConversationKey] = set()
+        self.epochs: dict[ConversationKey, int] = {}
+        self.next_epoch = 1
         self.posted: list[tuple[ConversationKey, Command]] = []
         self.receipts: dict[tuple[ConversationKey, MessageId], Receipt] = {}
         self.before_read: Callable[[], Awaitable[None]] = _at_once
@@ -125,6 +127,7 @@ class World:
     def commit(self, key: ConversationKey, *records: JournalRecord, publish: bool = True) -> tuple[JournalRecord, ...]:
         """Number and journal the records, and tell the bus of those that are public."""
         journal = self.journals[key]
+        self.epochs.setdefault(key, self.next_epoch)
         numbered = []
         for record in records:
             is_public = isinstance(record, PUBLIC_RECORDS)
@@ -179,6 +182,15 @@ class World:
         self.quarantined.pop(key, None)
         self.bus.publish_standing(key)
 
+    async def delete(self, key: ConversationKey, *, principal: str) -> None:
+        await _at_once()
+        if not self.journals.pop(key, None):
+            raise UnknownConversation(key.conversation)
+        self.live.pop(key, None)
+        self.epochs.pop(key, None)
+        self.next_epoch += 1
+        self.bus.publish_gone(key)
+
     def live_status(self, key: ConversationKey) -> LiveStatus | None:
         return self.live.get(key)
 
@@ -211,6 +223,10 @@ class World:
         await self.after_read()
         return row
 
+    async def epoch(self) -> int:
+        await self.before_read()
+        return self.next_epoch
+
     async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
         return await self._records(key, limit=limit, wanted=lambda record: record.event > event)
 
@@ -238,6 +254,7 @@ class World:
             due_us=3_000 if key in self.due else None,
             quarantine=self.quarantined.get(key, ""),
             is_archived=key in self.archived,
+            epoch=self.epochs.get(key, 1),
         )
 
     def _carry_out(self, key: ConversationKey, command: Command) -> Answer | ClientError:

@@ -17,6 +17,7 @@ SAMPLES = [
     errors.NotPermitted("hibernate", scope="operator"),
     errors.UnknownConversation("c_1"),
     errors.ConversationExists("c_1"),
+    errors.ConversationDeleted("c_1"),
     errors.TooManyConversations(limit=10),
     errors.UnknownAgent("cook", known=("clerk",)),
     errors.Busy("mailbox", waiting=64, retry_after_s=1.5),

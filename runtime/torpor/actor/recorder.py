@@ -159,7 +159,8 @@ class Recorder:
 
     def live_context(self, command: TellLiveContext) -> None:
         """Record what came of the order that is out; of any other, nothing."""
-        if command.job != self._journal.state.live.ordered:
+        state = self._journal.state
+        if command.job != state.live.ordered or command.begun_us not in {0, state.created_us}:
             return
         if not command.words:
             failed = LiveContextFailed(job=command.job, code=command.code, detail=command.detail, usage=command.usage)

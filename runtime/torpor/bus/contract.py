@@ -37,6 +37,10 @@ class Subscriber(Protocol):
         """It was quarantined or released, which no record says: look at its directory row."""
         ...
 
+    def on_gone(self, key: ConversationKey) -> None:
+        """It was deleted: nothing more comes of it, and its id may be used again for another one."""
+        ...
+
 
 class Bus(Protocol):
     """See the module docstring."""
@@ -50,6 +54,10 @@ class Bus(Protocol):
     def publish_progress(self, key: ConversationKey, progress: Progress) -> None: ...
 
     def publish_standing(self, key: ConversationKey) -> None: ...
+
+    def publish_gone(self, key: ConversationKey) -> None:
+        """Nothing of it is left, in the store or here."""
+        ...
 
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
         """From now on; subscribing twice is once."""

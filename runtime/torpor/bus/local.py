@@ -40,6 +40,11 @@ class LocalBus:
         for subscriber in tuple(self._subscribers.get(key, ())):
             subscriber.on_standing(key)
 
+    def publish_gone(self, key: ConversationKey) -> None:
+        self._live.pop(key, None)
+        for subscriber in tuple(self._subscribers.get(key, ())):
+            subscriber.on_gone(key)
+
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
         subscribers = self._subscribers.setdefault(key, [])
         if subscriber not in subscribers:

@@ -33,6 +33,7 @@ VERBS: Final = {
     "rename": "Give a conversation another title.",
     "archive": "Have lists leave a conversation out.",
     "unarchive": "Have lists show a conversation again.",
+    "delete": "Delete a conversation, with everything that is stored of it.",
     "hibernate": "Put a conversation to sleep.",
     "thaw": "Wake a conversation up.",
     "quarantine": "Set a conversation aside until it is released.",

@@ -234,6 +234,12 @@ class Questions:
         path = await self._path(name)
         return next((row for row in await self.listed(archived=True) if row["path"] == path), {})
 
+    async def delete(self, name: str) -> str:
+        """Take it away for good; returns the path that it had."""
+        path = await self._path(name)
+        await self._client.delete(path)
+        return path
+
     async def refresh(self, name: str) -> tuple[str, str]:
         """Have its live context made anew; returns its path and what was done."""
         path = await self._path(name)

@@ -31,6 +31,7 @@ from torpor.records.frames import (
     CountJobs,
     Create,
     Cursor,
+    Delete,
     Done,
     DropJob,
     HibernateConversation,
@@ -253,6 +254,13 @@ class TorporClient:
     async def unarchive(self, conversation: str) -> None:
         """Have lists show it again."""
         await self._ask(Unarchive(ref=self._ids.new_id(), conversation=conversation), Done)
+
+    async def delete(self, conversation: str) -> None:
+        """Take it away for good, with everything that is stored of it, and return once nothing is left.
+
+        Raises: RequestRefused: with ``unknown_conversation`` there is none; after a lost connection that is as good.
+        """
+        await self._ask(Delete(ref=self._ids.new_id(), conversation=conversation), Done)
 
     async def list(self, *, archived: bool = False) -> tuple[Row, ...]:
         """One's own conversations, or everybody's to an operator, in order of their paths.

@@ -86,7 +86,7 @@ class Desk:
         key = key_named(watched.conversation, by=by)
         if (previous := self._subscriptions.get(key)) is not None:
             previous.end()
-        elif len(self._subscriptions) >= self.options.subscriptions_max:
+        elif self._watched() >= self.options.subscriptions_max:
             raise TooManySubscriptions(len(self._subscriptions))
         subscription = Subscription(
             key,
@@ -100,6 +100,12 @@ class Desk:
         self._subscriptions[key] = subscription
         subscription.start(watched.cursor)
         self._look_after(key)
+
+    def _watched(self) -> int:
+        """How many are watched, once those that ended by themselves are forgotten."""
+        for key in [key for key, subscription in self._subscriptions.items() if subscription.is_ended]:
+            del self._subscriptions[key]
+        return len(self._subscriptions)
 
     def _look_after(self, key: ConversationKey) -> None:
         """Whoever opens a conversation that nobody used for long finds how things stand told anew."""

@@ -9,7 +9,7 @@ from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk
 from torpor.gateway.wire import key_named
 from torpor.records.commands import ArchiveConversation, Command, CreateConversation, RenameConversation
-from torpor.records.frames import Archive, Create, Done, Rename, ServerFrame, Unarchive
+from torpor.records.frames import Archive, Create, Delete, Done, Rename, ServerFrame, Unarchive
 from torpor.supervisor.contract import Reply
 
 
@@ -27,6 +27,19 @@ def archive(desk: Desk, frame: Archive, by: Principal) -> None:
 
 def unarchive(desk: Desk, frame: Unarchive, by: Principal) -> None:
     _post(desk, frame, by, ArchiveConversation(principal=by.subject, is_archived=False))
+
+
+def delete(desk: Desk, frame: Delete, by: Principal) -> None:
+    key = key_named(frame.conversation, by=by)
+
+    async def deleted() -> ServerFrame:
+        try:
+            await desk.ports.directory.delete(key, principal=by.subject)
+        except UnknownConversation:
+            raise UnknownConversation(frame.conversation) from None
+        return Done(ref=frame.ref)
+
+    desk.request(frame, deleted)
 
 
 def _post(desk: Desk, frame: Create | Rename | Archive | Unarchive, by: Principal, command: Command) -> None:

@@ -23,7 +23,14 @@ import structlog
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
 from torpor.conversation.publish import event_of
-from torpor.errors import IllegalTransition, InvariantBroken, JournalCorrupt, Quarantined, StoreUnavailable
+from torpor.errors import (
+    ConversationDeleted,
+    IllegalTransition,
+    InvariantBroken,
+    JournalCorrupt,
+    Quarantined,
+    StoreUnavailable,
+)
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.status import Jobs, Journals, run_status
@@ -41,10 +48,8 @@ from torpor.records.frames import (
 )
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished
-from torpor.supervisor.contract import Conversations
+from torpor.supervisor.contract import Conversations, Directory
 
-EPOCH: Final = 1
-"""The only one until an operator can accept lost records."""
 _ENDS_REPLY: Final = (ModelReplied, TurnCancelled, TurnFailed, TurnFinished)
 _LOOKS_MAX: Final = 3
 _MICROSECONDS: Final = 1_000_000
@@ -90,6 +95,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the process that a session talks to."""
 
     conversations: Conversations
+    directory: Directory
     journals: Journals
     bus: Bus
     jobs: Jobs
@@ -122,12 +128,20 @@ class Subscription:
         """Number of the last event that was queued for the client."""
         self._heard = 0
         """Highest number that the bus has told of."""
+        self._epoch = 0
+        """Of the numbers that the client was told."""
+        self._is_begun = False
+        """Whether the conversation was there when it was; only then the epoch is certain."""
         self._is_joined = False
         """Whether the client was told where it begins."""
         self._has_turned = False
         """Whether it was quarantined or released since the client was told last."""
         self._reply_ended = True
         """Whether the last event that was queued ends a reply, so that what the bus still holds of one is over."""
+
+    @property
+    def is_ended(self) -> bool:
+        return self._state is State.ENDED
 
     def start(self, cursor: Cursor | None) -> None:
         """Listen to the bus, then answer with ``resumed`` or ``reload`` and what follows."""
@@ -162,6 +176,11 @@ class Subscription:
         if self._is_joined:
             self._spawn(self._tell_standing, name=f"standing:{self.key.path}")
 
+    def on_gone(self, key: ConversationKey) -> None:
+        self.end()
+        error = ConversationDeleted(self.name)
+        self._outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=self.name))
+
     async def _read(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run ``work`` until it is done or the subscription ends."""
         self._reading = anyio.CancelScope()
@@ -177,13 +196,13 @@ class Subscription:
             self._outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=self.name))
 
     async def _join(self, cursor: Cursor | None) -> None:
-        head, status = await self._look()
+        head, status = await self._look(begins=True)
         if cursor is not None and await self._is_continued(cursor, head=head):
-            answer: Resumed | Reload = Resumed(conversation=self.name, epoch=EPOCH, head=head, status=status)
+            answer: Resumed | Reload = Resumed(conversation=self.name, epoch=self._epoch, head=head, status=status)
             self._sent = cursor.event
         else:
             events = await self._latest(head)
-            answer = Reload(conversation=self.name, epoch=EPOCH, head=head, status=status, events=events)
+            answer = Reload(conversation=self.name, epoch=self._epoch, head=head, status=status, events=events)
             self._sent = head
         await self._outbox.send(answer, conversation=self.name)
         self._is_joined = True
@@ -192,7 +211,7 @@ class Subscription:
 
     async def _is_continued(self, cursor: Cursor, *, head: int) -> bool:
         """Whether what follows ``cursor`` is replayed: it is of this life, and neither too much nor too long ago."""
-        if cursor.epoch != EPOCH or not 0 <= cursor.event <= head:
+        if cursor.epoch != self._epoch or not 0 <= cursor.event <= head:
             return False
         if head - cursor.event > self._options.replay_events_max:
             return False
@@ -203,11 +222,18 @@ class Subscription:
         age_us = self._clock.now_us() - following[0].at_us if following else 0
         return age_us <= self._options.replay_age_max_s * _MICROSECONDS
 
-    async def _look(self) -> tuple[int, RunStatus]:
-        """Head and status as of one moment: read again while something is published during the read."""
+    async def _look(self, *, begins: bool = False) -> tuple[int, RunStatus]:
+        """Head and status as of one moment: read again while something is published during the read.
+
+        Args: begins: the client is about to be told numbers of the life that the conversation has then.
+        """
         looks = 0
         while True:
+            epoch = await self._ports.journals.epoch() if begins else self._epoch
             row = await self._ports.journals.describe(self.key)
+            if begins:
+                self._is_begun = row is not None
+                self._epoch = row.epoch if row is not None else epoch
             # Nothing may be awaited between the head and the live status.
             head = row.head.event if row else 0
             status = run_status(row, self._ports.conversations.live_status(self.key))
@@ -242,7 +268,17 @@ class Subscription:
             events.append(event)
         return tuple(reversed(events))
 
+    async def _is_same_life(self) -> bool:
+        """Whether the client's numbers are those of the conversation that has begun since it was told them."""
+        if not self._is_begun and (row := await self._ports.journals.describe(self.key)) is not None:
+            self._is_begun = row.epoch == self._epoch
+            return self._is_begun
+        return True
+
     async def _catch_up(self) -> None:
+        if not await self._is_same_life():
+            await self._join(None)
+            return
         limit = max(self._options.replay_page, 2)
         while True:
             # One record that was sent already is read again: its kind tells whether a reply can be running.
@@ -275,7 +311,7 @@ class Subscription:
             self._put_delta(live.call, offset=0, text=live.text)
 
     def _offer(self, record: JournalRecord) -> bool:
-        if record.event != self._sent + 1:
+        if record.event != self._sent + 1 or not self._is_begun:
             return False
         if not self._outbox.offer(self._frame(record), conversation=self.name):
             return False
@@ -287,7 +323,7 @@ class Subscription:
         self._spawn(lambda: self._read(self._catch_up), name=f"catch_up:{self.key.path}")
 
     def _frame(self, record: JournalRecord) -> EventFrame:
-        return EventFrame(conversation=self.name, epoch=EPOCH, event=self._event(record))
+        return EventFrame(conversation=self.name, epoch=self._epoch, event=self._event(record))
 
     def _event(self, record: JournalRecord) -> AnyEvent:
         if (event := event_of(record)) is None:

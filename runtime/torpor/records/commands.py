@@ -79,6 +79,8 @@ class TellLiveContext(msgspec.Struct, frozen=True, kw_only=True):
     the one that was ordered last is no news."""
 
     job: str
+    begun_us: int = 0
+    """When the conversation was begun that ordered it; 0 where nobody knows. Another one may have its id by now."""
     words: str
     """Empty when it failed; ``code`` and ``detail`` tell how."""
     messages: int

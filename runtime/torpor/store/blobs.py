@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import os
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ _THREADS: Final = 4
 
 
 class LocalBlobs:
-    """Implements ``store.contract.Blobs`` over a directory, which is created by the first ``put``.
+    """Implements ``store.contract.ErasableBlobs`` over a directory, which is created by the first ``put``.
 
     An owner's blobs lie in a folder named by a hash: names of people may be anything, names of folders may not.
 
@@ -60,6 +61,13 @@ class LocalBlobs:
             await anyio.lowlevel.checkpoint()
             return read()
         return await anyio.to_thread.run_sync(read, limiter=self._limit)
+
+    async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        remove = partial(_remove, self._folder(key), [handle for handle in handles if _HANDLE.fullmatch(handle)])
+        if self._limit is None:
+            await anyio.lowlevel.checkpoint()
+            return remove()
+        return await anyio.to_thread.run_sync(remove, limiter=self._limit)
 
     def _write(self, folder: Path, data: bytes, *, temporary: str) -> str:
         """A file that is there is whole: it was renamed into place after its flush."""
@@ -95,7 +103,7 @@ class LocalBlobs:
 
 
 class MemoryBlobs:
-    """Implements ``store.contract.Blobs`` over a dictionary that outlives the stores which share it."""
+    """Implements ``store.contract.ErasableBlobs`` over a dictionary that outlives the stores which share it."""
 
     def __init__(self) -> None:
         self._data: dict[tuple[str, str, str], bytes] = {}
@@ -112,6 +120,11 @@ class MemoryBlobs:
         if data is None:
             return None
         return data[offset:] if size is None else data[offset : offset + size]
+
+    async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        await anyio.lowlevel.checkpoint()
+        for handle in handles:
+            self._data.pop((key.tenant, key.owner, handle), None)
 
     def __repr__(self) -> str:
         return f"<MemoryBlobs blobs={len(self._data)}>"
@@ -134,6 +147,16 @@ def _flush_directory(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _remove(folder: Path, handles: Sequence[str]) -> None:
+    try:
+        for handle in handles:
+            (folder / handle).unlink(missing_ok=True)
+        if handles and folder.is_dir():
+            _flush_directory(folder)
+    except OSError as exc:
+        raise _translated(exc, folder) from exc
 
 
 def _read(path: Path, *, offset: int, size: int | None) -> bytes | None:

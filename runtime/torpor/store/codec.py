@@ -20,6 +20,7 @@ from torpor.records.journal import (
     ConversationRenamed,
     ConversationUnarchived,
     JournalRecord,
+    ToolFinished,
     TurnFailed,
     TurnPrepared,
 )
@@ -93,6 +94,11 @@ def shown_by(records: Sequence[JournalRecord]) -> Shown:
     if title is None and is_archived is None and is_failed is None:
         return _UNCHANGED
     return Shown(title, is_archived, is_failed)
+
+
+def handles_in(records: Iterable[JournalRecord]) -> list[str]:
+    """Blobs that ``records`` name."""
+    return [record.handle for record in records if isinstance(record, ToolFinished) and record.handle]
 
 
 def encode_records(records: Sequence[JournalRecord]) -> bytes:

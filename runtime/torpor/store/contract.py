@@ -103,9 +103,18 @@ class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     quarantined_us: int = 0
     quarantine_seq: int = 0
     """The last record when it was quarantined."""
+    epoch: int = 1
+    """Of its events: an id that is used again after an erasure has another one."""
     is_archived: bool = False
     is_failed: bool = False
     """Whether its last turn failed, and nothing came after it."""
+
+
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """What was taken out of a store."""
+
+    records: int
+    """0 when there was nothing."""
 
 
 class Ticket(Protocol):
@@ -214,6 +223,24 @@ class Store(Protocol):
         """Rows in key order behind ``after``; None for every tenant or owner."""
         ...
 
+    async def epoch(self) -> int:
+        """What a conversation has that begins now; grows with each erasure, whosever it is."""
+        ...
+
+    async def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
+        """Blobs that records of this conversation name, and of no other one of its owner."""
+        ...
+
+    async def erase(self, lease: Lease) -> Erased:
+        """Take everything out that is stored under the lease's key: journal, snapshot, receipts, jobs, timers, its row.
+
+        Afterwards the key answers like one that was never written to, and where the medium can be read by others, the
+        bytes are gone from it. Blobs are not touched: see ``handles_of``, before. The lease goes on.
+        Raises: Fenced: nothing was erased.  StoreUnavailable: it may have been, or a reader from outside still keeps
+            what was in the log; erasing again settles both.
+        """
+        ...
+
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         """How many this owner has, archived ones included, counted up to ``limit``."""
         ...
@@ -249,4 +276,12 @@ class Blobs(Protocol):
 
     async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
         """Bytes from ``offset``; None when this owner has no such blob."""
+        ...
+
+
+class ErasableBlobs(Blobs, Protocol):
+    """The same, where they can be taken away."""
+
+    async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        """This owner has these blobs no more, durably; one that is not there is no error. Raises: StoreUnavailable."""
         ...

@@ -23,13 +23,25 @@ from torpor.store.codec import (
     encode_receipt,
     encode_records,
     events_after,
+    handles_in,
     loaded,
     number_batch,
     records_after,
     shown_by,
     until,
 )
-from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, QuarantineKind, Snapshot, Ticket, Timer
+from torpor.store.contract import (
+    DirectoryRow,
+    Erased,
+    Head,
+    Job,
+    Lease,
+    Loaded,
+    QuarantineKind,
+    Snapshot,
+    Ticket,
+    Timer,
+)
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
 from torpor.store.memory_jobs import MemoryJobs
@@ -40,6 +52,7 @@ from torpor.store.requests import (
     ClaimJob,
     CommitCore,
     DropJob,
+    Erase,
     Outcome,
     PutSnapshot,
     Quarantine,
@@ -50,7 +63,7 @@ from torpor.store.requests import (
     SettleJob,
     Tidy,
 )
-from torpor.store.writer import TaskWriter, ask_head, ask_lease
+from torpor.store.writer import TaskWriter, ask_erased, ask_head, ask_lease
 
 _MICROSECONDS: Final = 1_000_000
 _NOBODY: Final = ""
@@ -64,8 +77,10 @@ class _Conversation:
         "batches",
         "created_us",
         "due_us",
+        "epoch",
         "expires_us",
         "fence",
+        "handles",
         "head",
         "holder",
         "is_archived",
@@ -89,6 +104,8 @@ class _Conversation:
         self.batches: list[StoredBatch] = []
         self.snapshot: Snapshot | None = None
         self.receipts: dict[MessageId, bytes] = {}
+        self.handles: set[str] = set()
+        self.epoch = 1
         self.timers: dict[str, Timer] = {}
         self.due_us: int | None = None
         self.agent = ""
@@ -108,6 +125,7 @@ class MemoryData:
 
     def __init__(self) -> None:
         self.conversations: dict[ConversationKey, _Conversation] = {}
+        self.epoch = 1
         self.jobs = MemoryJobs(sleeps=self.is_quarantined)
 
     def of(self, key: ConversationKey) -> _Conversation:
@@ -146,6 +164,8 @@ class MemoryCore:
                     self._release(request)
                 case ClaimJob() | SettleJob() | RedoJob() | DropJob():
                     self._data.jobs.carry_out(request)
+                case Erase():
+                    return self._erase(request)
                 case Tidy():
                     pass
                 case AskHead():
@@ -186,6 +206,8 @@ class MemoryCore:
         held.updated_us = last.at_us
         if first.seq == 1:
             held.created_us = first.at_us
+            held.epoch = self._data.epoch
+        held.handles.update(handles_in(request.records))
         if isinstance(first, ConversationCreated):
             held.agent = first.agent
         shown = shown_by(request.records)
@@ -198,6 +220,16 @@ class MemoryCore:
         if request.snapshot.seq > held.head.seq:
             raise WrongSequence(request.key.path, expected_seq=request.snapshot.seq, head_seq=held.head.seq)
         held.snapshot = request.snapshot
+
+    def _erase(self, request: Erase) -> Erased:
+        """What is left is the lease, so that a holder before it stays fenced."""
+        held = self._fenced(request.key, request.fence)
+        records = held.head.seq
+        left = self._data.conversations[request.key] = _Conversation()
+        left.fence, left.holder, left.expires_us = held.fence, held.holder, held.expires_us
+        self._data.jobs.forget(request.key)
+        self._data.epoch += records > 0
+        return Erased(records=records)
 
     def _head(self, key: ConversationKey) -> Head:
         held = self._data.conversations.get(key)
@@ -389,6 +421,20 @@ class InMemoryStore:
         )
         return tuple(islice(matching, limit))
 
+    async def epoch(self) -> int:
+        await anyio.lowlevel.checkpoint()
+        return self._data.epoch
+
+    async def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
+        await anyio.lowlevel.checkpoint()
+        conversations = self._data.conversations
+        others = (held for other, held in conversations.items() if other != key and _is_same_owner(other, key))
+        elsewhere = {handle for held in others for handle in held.handles}
+        return tuple(sorted(conversations[key].handles - elsewhere)) if key in conversations else ()
+
+    async def erase(self, lease: Lease) -> Erased:
+        return await ask_erased(self._writer, Erase(key=lease.key, fence=lease.fence))
+
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         await anyio.lowlevel.checkpoint()
         mine = (
@@ -412,6 +458,10 @@ class InMemoryStore:
         return f"<InMemoryStore {self._data!r} {self._writer!r}>"
 
 
+def _is_same_owner(one: ConversationKey, other: ConversationKey) -> bool:
+    return (one.tenant, one.owner) == (other.tenant, other.owner)
+
+
 def _row(key: ConversationKey, held: _Conversation) -> DirectoryRow:
     return DirectoryRow(
         key=key,
@@ -425,6 +475,7 @@ def _row(key: ConversationKey, held: _Conversation) -> DirectoryRow:
         quarantine_kind=held.quarantine_kind,
         quarantined_us=held.quarantined_us,
         quarantine_seq=held.quarantine_seq,
+        epoch=held.epoch,
         is_archived=held.is_archived,
         is_failed=held.is_failed,
     )

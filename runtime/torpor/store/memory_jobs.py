@@ -66,6 +66,11 @@ class MemoryJobs:
             )
             self._held[key, job.id] = _Held(stored)
 
+    def forget(self, key: ConversationKey) -> None:
+        """It has none any more."""
+        for place in [place for place in self._held if place[0] == key]:
+            del self._held[place]
+
     def of(self, key: ConversationKey) -> tuple[Job, ...]:
         """By id."""
         return tuple(

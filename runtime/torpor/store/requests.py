@@ -15,7 +15,7 @@ from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import BatchNumbers
-from torpor.store.contract import Head, Job, Lease, Snapshot, Timer
+from torpor.store.contract import Erased, Head, Job, Lease, Snapshot, Timer
 from torpor.store.job_contract import JobState
 
 
@@ -127,13 +127,20 @@ class DropJob(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
 
 
+class Erase(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.erase``; answered by what was erased."""
+
+    key: ConversationKey
+    fence: int
+
+
 class Tidy(msgspec.Struct, frozen=True, kw_only=True):
     """Give back what space the medium can, when nothing hinders; answered by None."""
 
 
 JobRequest: TypeAlias = ClaimJob | SettleJob | RedoJob | DropJob
-Request: TypeAlias = Append | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Tidy
-Outcome: TypeAlias = Head | Lease | TorporError | None
+Request: TypeAlias = Append | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Erase | Tidy
+Outcome: TypeAlias = Head | Lease | Erased | TorporError | None
 """An answer, or why there is none."""
 
 

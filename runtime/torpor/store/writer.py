@@ -13,8 +13,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from torpor.errors import InvariantBroken, StoreUnavailable, TorporError
-from torpor.store.contract import Head, Lease
-from torpor.store.requests import Acquire, AskHead, CommitCore, Outcome, Renew, Request
+from torpor.store.contract import Erased, Head, Lease
+from torpor.store.requests import Acquire, AskHead, CommitCore, Erase, Outcome, Renew, Request
 
 
 class PendingTicket:
@@ -36,7 +36,7 @@ class PendingTicket:
     async def wait(self) -> None:
         await self.outcome()
 
-    async def outcome(self) -> Head | Lease | None:
+    async def outcome(self) -> Head | Lease | Erased | None:
         """The answer. Raises: whatever the request was refused with."""
         if not self.is_resolved:
             if self._event is None:
@@ -76,6 +76,15 @@ async def ask_lease(writer: Writer, request: Acquire | Renew) -> Lease:
             return lease
         case other:
             raise InvariantBroken(f"a core answered {type(request).__name__} with {type(other).__name__}")
+
+
+async def ask_erased(writer: Writer, request: Erase) -> Erased:
+    """Raises: Fenced, StoreUnavailable."""
+    match await writer.submit(request).outcome():
+        case Erased() as erased:
+            return erased
+        case other:
+            raise InvariantBroken(f"a core answered Erase with {type(other).__name__}")
 
 
 class TaskWriter:

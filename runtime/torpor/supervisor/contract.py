@@ -29,11 +29,72 @@ class LiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
 
+class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that runs now, and the step of it that is under way. No content."""
+
+    key: ConversationKey
+    agent: str
+    turn: int
+    began_us: int
+    """UTC, microseconds; before a restart, if there was one since."""
+    step: str
+    """``prepare_turn``, ``compact``, ``call_model``, ``run_tools`` or ``finish_turn``; ``pause`` before a model call is
+    repeated."""
+    of: tuple[str, ...] = ()
+    """The model that is asked, or the tools that run."""
+    step_began_us: int = 0
+    waiting: int = 0
+    """Messages that wait for turns of their own."""
+
+
+class Turns(Protocol):
+    """Implemented by ``supervisor.registry.Supervisor``."""
+
+    def turns(self) -> tuple[RunningTurn, ...]:
+        """Those that run now, the oldest first. Costs a look at each live conversation."""
+        ...
+
+
+class Draining(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a drain has come."""
+
+    draining: bool
+    turns: int
+    """That run; of a server that drains, those that have not come to the end of a step."""
+    jobs: int
+    """That run."""
+    ends_us: int = 0
+    """UTC, microseconds, when what is left is cut off; 0 while nothing drains."""
+
+
+class Drains(Protocol):
+    """Implemented by ``supervisor.drain.Drain``."""
+
+    def begin(self, *, deadline_s: float | None = None) -> Draining:
+        """Begin no more turns, let those that run come to the end of a step within ``deadline_s`` (by default the
+        configured one), and then end the process. One that has begun can be given less time, not more."""
+        ...
+
+    def status(self) -> Draining: ...
+
+
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """A directory row and, when its actor lives, what that is doing."""
 
     row: DirectoryRow
     live: LiveStatus | None
+
+
+class Directory(Protocol):
+    """Implemented by ``supervisor.directory.StoredDirectory``."""
+
+    async def delete(self, key: ConversationKey, *, principal: str) -> None:
+        """Take a conversation away, so that nothing of it is left and its id is as if it had never been used.
+
+        A running turn is cancelled first. Who watches it is told. Cancelling the caller withdraws nothing.
+        Raises: UnknownConversation: there is none. Unavailable, StoreError: to be asked for again.
+        """
+        ...
 
 
 class Conversations(Protocol):

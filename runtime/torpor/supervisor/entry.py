@@ -5,7 +5,7 @@ import anyio
 from torpor.actor.lifecycle import ActorState
 from torpor.actor.loop import Actor
 from torpor.actor.mailbox import PendingReply
-from torpor.errors import Quarantined
+from torpor.errors import ClientError
 from torpor.store.contract import Lease
 
 
@@ -20,7 +20,7 @@ class Entry:
         self.scope = anyio.CancelScope()
         """Of the present incarnation and the pause behind it."""
         self.lease: Lease | None = None
-        self.verdict: Quarantined | None = None
+        self.verdict: ClientError | None = None
         """Why there will be no further incarnation, once that was decided."""
         self.gone = anyio.Event()
 
@@ -32,7 +32,7 @@ class Entry:
         """Let ``actor`` be the next incarnation."""
         self.actor, self.lease, self.scope = actor, None, anyio.CancelScope()
 
-    def end(self, verdict: Quarantined) -> None:
+    def end(self, verdict: ClientError) -> None:
         """Cut the present incarnation off and let none follow; commands without an answer are told ``verdict``."""
         self.verdict = verdict
         self.scope.cancel()

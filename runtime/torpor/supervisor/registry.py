@@ -37,10 +37,10 @@ from torpor.errors import (
     TorporError,
     Unavailable,
 )
-from torpor.records.commands import Command, Hibernate, Wake
+from torpor.records.commands import CancelTurn, Command, Hibernate, TellLiveContext, Wake
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Lease, QuarantineKind
-from torpor.supervisor.contract import Answer, Listing, LiveStatus
+from torpor.supervisor.contract import Answer, Listing, LiveStatus, RunningTurn
 from torpor.supervisor.crashes import Crashes
 from torpor.supervisor.entry import Entry
 from torpor.supervisor.memory import Memory, Unmeasured
@@ -49,10 +49,13 @@ from torpor.supervisor.passivate import Passivation
 from torpor.supervisor.quarantine import lift, mark, mark_if_possible
 from torpor.supervisor.room import Room
 from torpor.supervisor.statistics import Counts, SupervisorStatistics
+from torpor.supervisor.turns import running_turns
 from torpor.turn.places import FairPlaces, Owner
 
 _ALWAYS_US: Final = 2**62
 """After every mark."""
+_TAKEN_TO_THE_END: Final = (CancelTurn, TellLiveContext)
+"""Of no use later: what ends a turn, and what a job that is being finished has found out."""
 _log = structlog.get_logger()
 
 
@@ -82,17 +85,20 @@ class Supervisor:
         self._thaws = FairPlaces(options.thaws_max, monotonic_s=clock.monotonic_s)
         self._thawing: set[Actor] = set()
         """Those that hold a place among the thaws."""
-        self._closing: dict[ConversationKey, str] = {}
-        """Conversations that are being quarantined, and why."""
+        self._closing: dict[ConversationKey, ClientError] = {}
+        """Conversations that are being taken out of service, and what their commands are told."""
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stopping = anyio.Event()
         self._emptied = anyio.Event()
+        self._is_cut_off = False
+        self._has_ended = False
         self._has_lapsing_leases = False
         self._has_claimed = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Supervisor"]:
-        """Claim what is due, sweep, and at the end let every actor leave within the stop deadline."""
+        """Claim what is due, sweep, and at the end let every actor leave within the stop deadline, unless that was done
+        before."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._sweep, name="supervisor:sweep")
@@ -100,6 +106,7 @@ class Supervisor:
                 yield self
             finally:
                 await self._stop()
+                self._has_ended = True
                 tasks.cancel_scope.cancel()
 
     @property
@@ -109,10 +116,10 @@ class Supervisor:
 
     def post(self, key: ConversationKey, command: Command) -> PendingReply:
         """See the contract. Raises: Busy, Unavailable, Quarantined."""
-        if self._stopping.is_set():
+        if self._has_ended or (self._stopping.is_set() and not isinstance(command, _TAKEN_TO_THE_END)):
             raise self._unavailable("the server is stopping")
-        if (reason := self._closing.get(key)) is not None:
-            raise Quarantined(key.conversation, reason=reason)
+        if (verdict := self._closing.get(key)) is not None:
+            raise verdict
         entry = self._entries.get(key)
         if entry is None:
             if (refusal := self._passivation.refusal(live=len(self._entries))) is not None:
@@ -168,13 +175,22 @@ class Supervisor:
 
     async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
         """See the contract. Of several that ask at once, each is answered."""
-        self._closing[key] = reason
-        try:
-            await self._ended(key, Quarantined(key.conversation, reason=reason))
-            lease = await self._acquired(key)
+        async with self.set_aside(key, verdict=Quarantined(key.conversation, reason=reason)):
             await mark(key, self._parts, kind=QuarantineKind.OPERATOR, reason=reason)
-            await self._parts.store.release(lease)
             self._counts.quarantines += 1
+
+    @asynccontextmanager
+    async def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AsyncIterator[Lease]:
+        """In the block nobody serves ``key``: its actor was cut off and no other starts; commands are told ``verdict``.
+
+        Raises: Unavailable: its actor did not end in time, or lives on another server.
+        """
+        self._closing[key] = verdict
+        try:
+            await self._ended(key, verdict)
+            lease = await self._acquired(key)
+            yield lease
+            await self._parts.store.release(lease)
         except LeaseHeld as exc:
             raise self._unavailable("another server holds the conversation") from exc
         finally:
@@ -188,6 +204,30 @@ class Supervisor:
         if is_due:
             with suppress(ClientError):  # without room now, a later look finds what is due
                 self.post(key, Wake())
+
+    def stop_taking(self) -> None:
+        """From now on no turn and no step of one begins, and every actor leaves as soon as it may. Again is once."""
+        self._stopping.set()
+        for entry in self._entries.values():
+            entry.actor.leave()
+
+    async def emptied(self) -> None:
+        """Return once nobody lives; to be waited for by one task."""
+        while self._entries:
+            self._emptied = anyio.Event()
+            await self._emptied.wait()
+
+    def cut_off(self) -> int:
+        """End whoever is still there. Returns: how many turns that cut off; they go on at the next start."""
+        self._is_cut_off = True
+        cut = len(self.turns())
+        for entry in self._entries.values():
+            entry.end(self._unavailable("the server is stopping"))
+        return cut
+
+    def turns(self) -> tuple[RunningTurn, ...]:
+        """Those that run now, the oldest first."""
+        return running_turns((entry.actor for entry in self._entries.values()), agents=self._parts.agents)
 
     def statistics(self) -> SupervisorStatistics:
         """Costs a look at each live conversation."""
@@ -217,6 +257,8 @@ class Supervisor:
         entry = self._entries[key] = Entry(Actor(key, self._parts, on_rest=self._rested))
         entry.actor.mailbox.offer(reply)
         self._start(entry)
+        if self._stopping.is_set():
+            entry.actor.leave()
         return reply
 
     def _start(self, entry: Entry) -> None:
@@ -328,7 +370,7 @@ class Supervisor:
         self._counts.quarantines += 1
         return await mark_if_possible(key, self._parts, kind=kind, reason=reason)
 
-    async def _ended(self, key: ConversationKey, verdict: Quarantined) -> None:
+    async def _ended(self, key: ConversationKey, verdict: ClientError) -> None:
         """Cut off the actor, if one lives, and wait until it has gone. Raises: Unavailable: it did not go in time."""
         if (entry := self._entries.get(key)) is None:
             return
@@ -394,16 +436,11 @@ class Supervisor:
             self._started(key, Wake())
 
     async def _stop(self) -> None:
-        """Ask every actor to leave; those that run a turn are cut off after the deadline and go on at the next
-        start."""
-        self._stopping.set()
-        for entry in self._entries.values():
-            if not entry.actor.mailbox.is_closed:
-                entry.actor.mailbox.offer_last(PendingReply(Hibernate(deadline_s=self._options.stop_deadline_s)))
-        if self._entries:
-            self._emptied = anyio.Event()
+        """Those that are still there after the deadline are cut off with their tasks, and go on at the next start."""
+        if not self._is_cut_off:
+            self.stop_taking()
             with anyio.move_on_after(self._options.stop_deadline_s, shield=True):
-                await self._emptied.wait()
+                await self.emptied()
 
     def _unavailable(self, why: str) -> Unavailable:
         return Unavailable(why, retry_after_s=self._options.unavailable_retry_after_s)

@@ -89,6 +89,8 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True):
     """Where to begin reading."""
     to_seq: int
     messages: int
+    begun_us: int = 0
+    """When the conversation was begun; 0 in older payloads."""
 
 
 def order_of(
@@ -103,6 +105,7 @@ def order_of(
         after_seq=max(state.recent[0] - PAGE_RECORDS, 0) if state.recent else 0,
         to_seq=state.seq,
         messages=state.said,
+        begun_us=state.created_us,
     )
     order = LiveContextOrdered(job=name, reason=reason, messages=state.said)
     return order, Job(id=JOB_ID, kind=JOB_KIND, due_us=now_us, payload=msgspec.Raw(msgspec.json.encode(payload)))
@@ -158,7 +161,14 @@ class LiveContextJobs:
                 raise JobFailed(f"{code}: {exc}") from exc
             await self._told(job, _failed(payload, code, str(exc)))
             raise JobImpossible(f"{code}: {exc}") from exc
-        told = TellLiveContext(job=payload.order, words=words, messages=payload.messages, usage=usage, model=model.name)
+        told = TellLiveContext(
+            job=payload.order,
+            begun_us=payload.begun_us,
+            words=words,
+            messages=payload.messages,
+            usage=usage,
+            model=model.name,
+        )
         await self._told(job, told)
 
     async def given_up(self, job: StoredJob, why: str) -> None:
@@ -237,4 +247,11 @@ def _payload_of(job: StoredJob) -> _Payload:
 
 
 def _failed(payload: _Payload, code: str, detail: str) -> TellLiveContext:
-    return TellLiveContext(job=payload.order, words="", messages=payload.messages, code=code, detail=detail)
+    return TellLiveContext(
+        job=payload.order,
+        begun_us=payload.begun_us,
+        words="",
+        messages=payload.messages,
+        code=code,
+        detail=detail,
+    )

@@ -66,6 +66,8 @@ class Listener:
 
     def on_standing(self, key: ConversationKey) -> None: ...
 
+    def on_gone(self, key: ConversationKey) -> None: ...
+
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         pass
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, get_args
 
 import anyio
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.gateway_line import Line, principal
+from tests.support.gateway_table import KINDS, example
 from tests.support.gateway_world import World
 from torpor.errors import Busy, JournalCorrupt, NotNow, Rejected, StoreUnavailable
 from torpor.gateway.auth import Scope
@@ -20,35 +22,23 @@ from torpor.records.commands import UpdateContext as TellContext
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.frames import (
     Accepted,
-    Ack,
     AnyClientFrame,
-    Archive,
     Cancel,
     ClientFrame,
-    CountJobs,
-    Create,
     Done,
-    DropJob,
     ErrorFrame,
     EventFrame,
     Hello,
     HibernateConversation,
     InspectConversation,
     ListConversations,
-    ListJobs,
-    QuarantineConversation,
     ReadHistory,
-    Refresh,
-    ReleaseConversation,
     Reload,
-    Rename,
     Result,
-    RetryJob,
     Send,
     Subscribe,
     Subscription,
     ThawConversation,
-    Unarchive,
     Unsubscribe,
     UpdateContext,
 )
@@ -89,28 +79,7 @@ def send(message_id: str = "m1", text: str = "hello", **more: Any) -> Send:
 # Every frame, for whoever is not allowed to see the conversation that it names.
 
 NAMING: dict[type[ClientFrame], Callable[[str], ClientFrame]] = {
-    Subscribe: lambda name: Subscribe(ref="r", subscription=Subscription(conversation=name)),
-    Unsubscribe: lambda name: Unsubscribe(ref="r", conversation=name),
-    Send: lambda name: Send(ref="r", conversation=name, message_id=MessageId("m1"), text="hello"),
-    Create: lambda name: Create(ref="r", conversation=name),
-    Rename: lambda name: Rename(ref="r", conversation=name, title="errands"),
-    Archive: lambda name: Archive(ref="r", conversation=name),
-    Unarchive: lambda name: Unarchive(ref="r", conversation=name),
-    UpdateContext: lambda name: UpdateContext(ref="r", conversation=name, context=CONTEXT),
-    Refresh: lambda name: Refresh(ref="r", conversation=name),
-    Cancel: lambda name: Cancel(ref="r", conversation=name),
-    ReadHistory: lambda name: ReadHistory(ref="r", conversation=name),
-    Ack: lambda name: Ack(ref="r", conversation=name, event=1),
-    ListConversations: lambda name: ListConversations(ref="r", after=name),
-    HibernateConversation: lambda name: HibernateConversation(ref="r", path=name),
-    ThawConversation: lambda name: ThawConversation(ref="r", path=name),
-    QuarantineConversation: lambda name: QuarantineConversation(ref="r", path=name, reason="odd"),
-    ReleaseConversation: lambda name: ReleaseConversation(ref="r", path=name),
-    InspectConversation: lambda name: InspectConversation(ref="r", path=name),
-    ListJobs: lambda name: ListJobs(ref="r", after=f"{name}/j"),
-    CountJobs: lambda name: CountJobs(ref="r"),
-    RetryJob: lambda name: RetryJob(ref="r", path=f"{name}/j"),
-    DropJob: lambda name: DropJob(ref="r", path=f"{name}/j"),
+    kind: partial(example, kind) for kind in KINDS if kind is not Hello
 }
 
 

@@ -42,17 +42,11 @@ async def house_of_alice() -> AsyncIterator[Engine]:
         for name in ("at_rest", "asleep", "deleted"):
             await engine.ask("hello", key=key(name))
         await engine.hibernate(key("asleep"))
-        await erase(engine, "deleted")
+        await engine.directory.delete(key("deleted"), principal="alice")
         await engine.send("hello", key=key("running"))
         await anyio.wait_all_tasks_blocked()
         yield engine
         await engine.cancel(key("running"))
-
-
-async def erase(engine: Engine, name: str) -> None:
-    """Nothing is left of it, in memory or in the store."""
-    await engine.hibernate(key(name))
-    del engine.store.data.conversations[key(name)]
 
 
 async def answers(engine: Engine, subject: str, frame: ClientFrame, *, about: str) -> list[str]:

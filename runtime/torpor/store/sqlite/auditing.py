@@ -23,8 +23,8 @@ _KEYS: Final = """
 SELECT number, CAST(tenant AS BLOB), CAST(owner AS BLOB), CAST(conversation AS BLOB) FROM conversations
     ORDER BY tenant, owner, conversation"""
 _ROW: Final = """
-SELECT number, agent, title, seq, event, batch_id, last_position, created_us, updated_us, due_us
-    FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
+SELECT number, agent, coalesce(titles.title, ''), seq, event, batch_id, last_position, created_us, updated_us, due_us
+    FROM conversations LEFT JOIN titles USING (number) WHERE tenant = ? AND owner = ? AND conversation = ?"""
 _SNAPSHOT: Final = "SELECT seq, version, data FROM snapshots WHERE number = ?"
 _POSITIONS: Final = """
 WITH RECURSIVE chain (position, previous) AS (
@@ -45,21 +45,22 @@ _PAGE: Final = 500
 
 _STRAY: Final = """
 SELECT position, number FROM journal
-    WHERE position NOT IN (SELECT previous FROM journal)
+    WHERE number <> 0 AND position NOT IN (SELECT previous FROM journal)
         AND position NOT IN (SELECT last_position FROM conversations)
     ORDER BY position"""
-_UNSUMMED: Final = "SELECT position, number FROM journal WHERE checksum IS NULL AND position > ? ORDER BY position"
+_UNSUMMED: Final = """
+SELECT position, number FROM journal WHERE checksum IS NULL AND number <> 0 AND position > ? ORDER BY position"""
 _SUMMED_AFTER: Final = "SELECT after FROM checksums"
 _FIRST_SUMMED: Final = "SELECT position FROM journal WHERE checksum IS NOT NULL ORDER BY position LIMIT 1"
 _ORPHANS: Final = """
-SELECT number, count(*) FROM {table} WHERE number NOT IN (SELECT number FROM conversations)
+SELECT number, count(*) FROM {table} WHERE number <> 0 AND number NOT IN (SELECT number FROM conversations)
     GROUP BY number ORDER BY number"""
 _BAD_JOBS: Final = """
 SELECT number, CAST(id AS BLOB) FROM jobs
     WHERE NOT json_valid(payload) OR kind = '' OR state NOT IN ('waiting', 'running', 'dead') OR attempts < 0
     ORDER BY number, id"""
 _EVENT: Final = "SELECT event FROM conversations WHERE number = ?"
-_OF_CONVERSATIONS: Final = ("journal", "snapshots", "receipts", "jobs", "timers")
+_OF_CONVERSATIONS: Final = ("journal", "snapshots", "receipts", "jobs", "timers", "handles", "titles")
 
 
 class StoredRow(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from torpor.store.requests import (
     AskHead,
     ClaimJob,
     DropJob,
+    Erase,
     JobRequest,
     Outcome,
     PutSnapshot,
@@ -30,14 +31,15 @@ from torpor.store.requests import (
 )
 from torpor.store.sqlite import incoming, jobs
 from torpor.store.sqlite.connection import damaged, is_damage
+from torpor.store.sqlite.erasing import erase
 
 FAULTS: Final = (sqlite3.Error, OverflowError, TypeError, ValueError, msgspec.MsgspecError)
 """What ``carry_out`` may raise; ``concerns_one`` tells whose it is."""
 _REFUSALS: Final = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 _PUT_SNAPSHOT: Final = """
-INSERT INTO snapshots (number, seq, version, data)
-    SELECT number, :seq, :version, :data FROM conversations
+INSERT INTO snapshots (number, seq, version, padding, data)
+    SELECT number, :seq, :version, zeroblob(1024), :data FROM conversations
     WHERE tenant = :tenant AND owner = :owner AND conversation = :conversation
         AND seq >= :seq AND :fence = (SELECT number FROM boot)"""
 _BEFORE_SNAPSHOT: Final = """
@@ -73,6 +75,8 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
             db.execute(_QUARANTINE, {"reason": request.reason, "kind": request.kind, "at_us": request.at_us, **named})
         case ClaimJob() | SettleJob() | RedoJob() | DropJob():
             return _change_job(db, request)
+        case Erase(key=key, fence=fence):
+            return _why_fenced(db, key, fence) or erase(db, key)
         case AskHead() | Tidy():
             pass
         case _:

@@ -43,7 +43,7 @@ def connect(
     try:
         db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA secure_delete = FAST")
+        db.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten, in pages that become free as well
         db.execute(f"PRAGMA synchronous = {options.synchronous}")
         db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {options.wal_truncate_bytes}")

@@ -22,24 +22,38 @@ from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import number_batch
-from torpor.store.contract import DirectoryRow, Head, Job, Lease, Loaded, QuarantineKind, Snapshot, Ticket, Timer
+from torpor.store.contract import (
+    DirectoryRow,
+    Erased,
+    Head,
+    Job,
+    Lease,
+    Loaded,
+    QuarantineKind,
+    Snapshot,
+    Ticket,
+    Timer,
+)
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
 from torpor.store.options import StoreOptions
-from torpor.store.requests import Append, AskHead, CommitCore, PutSnapshot, Quarantine, Tidy
+from torpor.store.requests import Append, AskHead, CommitCore, Erase, PutSnapshot, Quarantine, Tidy
 from torpor.store.sqlite.connection import DATABASE_FILE, connect, connect_to_read
 from torpor.store.sqlite.data_lock import DataLock
 from torpor.store.sqlite.journal import SqliteCore
 from torpor.store.sqlite.migrations import count_start, migrate
 from torpor.store.sqlite.reader import SqliteReader
 from torpor.store.sqlite.writer_thread import WriterThread
-from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_head
+from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_erased, ask_head
 
 _log = structlog.get_logger()
 
 _LARGE_LOG_BYTES: Final = 131_072
 _LARGE_LOG_SHARE: Final = 16
 """A write-ahead log is large when it holds more than this, and more than this part of the database."""
+_EMPTYINGS_MAX: Final = 40
+_EMPTYING_PAUSE_S: Final = 0.05
+"""After an erasure the log has to be emptied, which a reader holds up for as long as it reads."""
 _INLINE_RECORDS: Final = 256
 """A longer backlog is read in a thread: decoding it takes milliseconds, which the event loop has not got."""
 
@@ -81,6 +95,8 @@ class SqliteStore:
         self._thread_reader = thread_reader
         self._thread_limit = anyio.CapacityLimiter(1)  # that reader serves one thread at a time
         self._tidying: PendingTicket | None = None
+        self._is_log_tainted = False
+        """Whether the log still holds what was erased, since somebody from outside reads."""
         self._job_port = JobPort(writer, reader.every_job, fence=boot)
 
     @property
@@ -192,6 +208,26 @@ class SqliteStore:
             tenant=tenant, owner=owner, limit=limit, after=after, with_archived=with_archived
         )
 
+    async def epoch(self) -> int:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.epoch()
+
+    async def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.handles_of(key)
+
+    async def erase(self, lease: Lease) -> Erased:
+        erased = await ask_erased(self._writer, Erase(key=lease.key, fence=lease.fence))
+        self._is_log_tainted = True
+        for _ in range(_EMPTYINGS_MAX):
+            await self._writer.submit(Tidy()).wait()
+            if not _size_of(self._log_path):
+                self._is_log_tainted = False
+                return erased
+            await anyio.sleep(_EMPTYING_PAUSE_S)
+        _log.warning("store.log_not_emptied", path=str(self._log_path))  # it is tried again whenever somebody leaves
+        return erased
+
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         await anyio.lowlevel.checkpoint()
         return self._reader.count_conversations(tenant=tenant, owner=owner, limit=limit)
@@ -220,7 +256,8 @@ class SqliteStore:
             return
         log_bytes, database_bytes = _size_of(self._log_path), _size_of(self._path)
         large_bytes = max(_LARGE_LOG_BYTES, database_bytes // _LARGE_LOG_SHARE)
-        if log_bytes > min(large_bytes, self._options.wal_truncate_bytes):
+        if self._is_log_tainted or log_bytes > min(large_bytes, self._options.wal_truncate_bytes):
+            self._is_log_tainted = self._is_log_tainted and log_bytes > 0
             self._tidying = self._writer.submit(Tidy())
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.records.journal import ConversationCreated
-from torpor.store.codec import checksum_of, encode_receipt, encode_records, shown_by
+from torpor.store.codec import checksum_of, encode_receipt, encode_records, handles_in, shown_by
 from torpor.store.requests import Append
 
 _COLUMNS: Final = (
@@ -36,6 +36,7 @@ _COLUMNS: Final = (
     "records",
     "checksum",
     "receipts",
+    "handles",
     "jobs",
     "timers",
 )
@@ -46,9 +47,9 @@ _ON_APPEND: Final = """
 CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
     INSERT INTO conversations
         (tenant, owner, conversation, agent, title, seq, event, batch_id, last_position,
-         created_us, updated_us, quarantine)
-        SELECT new.tenant, new.owner, new.conversation, new.agent, '', 0, 0, '', 0, new.created_us, 0, ''
-        WHERE new.expected_seq = 0;
+         created_us, updated_us, quarantine, epoch)
+        SELECT new.tenant, new.owner, new.conversation, new.agent, '', 0, 0, '', 0, new.created_us, 0, '', next
+        FROM epochs WHERE new.expected_seq = 0;
     INSERT INTO journal (number, previous, first_seq, last_seq, last_event, records, checksum)
         SELECT number, last_position, seq + 1, new.last_seq, coalesce(new.last_event, event),
             CAST(new.records AS TEXT), new.checksum
@@ -62,9 +63,8 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
         last_position = last_insert_rowid(), updated_us = new.at_us
         WHERE number = (SELECT number FROM journal WHERE position = last_insert_rowid());
     UPDATE conversations SET
-        title = coalesce(new.title, title), is_archived = coalesce(new.is_archived, is_archived),
-        is_failed = coalesce(new.is_failed, is_failed)
-        WHERE coalesce(new.title, new.is_archived, new.is_failed) IS NOT NULL
+        is_archived = coalesce(new.is_archived, is_archived), is_failed = coalesce(new.is_failed, is_failed)
+        WHERE coalesce(new.is_archived, new.is_failed) IS NOT NULL
             AND number = (SELECT number FROM journal WHERE position = last_insert_rowid());
     UPDATE conversations SET due_us = new.due_us
         WHERE number = (SELECT number FROM journal WHERE position = last_insert_rowid())
@@ -81,10 +81,18 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
         ON CONFLICT (number, id) DO UPDATE SET
             kind = excluded.kind, due_us = excluded.due_us, payload = excluded.payload, added_us = excluded.added_us,
             state = 'waiting', boot = 0, attempts = 0, error = '', token = token + 1;
+    DELETE FROM titles
+        WHERE new.title IS NOT NULL AND number = (SELECT number FROM journal WHERE position = last_insert_rowid());
+    INSERT OR IGNORE INTO handles
+        SELECT number, value FROM json_each(new.handles), journal
+        WHERE new.handles IS NOT NULL AND position = last_insert_rowid();
     INSERT OR REPLACE INTO timers
         SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]')
         FROM json_each(new.timers), journal
         WHERE new.timers IS NOT NULL AND position = last_insert_rowid();
+    INSERT INTO titles
+        SELECT number, zeroblob(1024), new.title FROM journal
+        WHERE new.title <> '' AND position = last_insert_rowid();
 END"""
 
 _ROW: Final = f"({', '.join('?' * len(_COLUMNS))})"
@@ -143,6 +151,7 @@ def row_of(request: Append) -> tuple[Any, ...]:
         encoded,
         checksum_of(key, encoded, first_seq=numbers.expected_seq + 1),
         _rows([(message_id, encode_receipt(receipt).decode()) for message_id, receipt in request.dedupe.items()]),
+        _rows(handles_in(records)),
         _rows([(job.id, job.kind, job.due_us, bytes(job.payload).decode()) for job in request.jobs]),
         _rows([(timer.id, timer.due_us) for timer in request.timers]),
     )

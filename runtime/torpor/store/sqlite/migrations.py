@@ -5,6 +5,11 @@ The layout is public: other programs may read ``journal`` and ``conversations``.
 group of appends fills few pages; ``previous`` is the position of the same conversation's row before, 0 for none, and
 ``conversations.last_position`` is where its chain begins. Reading goes backwards from there, which costs no index.
 Rows behind position ``checksums.after`` have a checksum; those up to there were written before there was one.
+
+What was erased must not be readable in the file. SQLite overwrites what it deletes, but leaves old bytes where it moves
+a row from page to page. So rows with content are not moved: rows of ``journal`` are added at its end and never deleted,
+an erased one is emptied and has number 0; and before a title or a snapshot stands ``padding`` of a page's length, so
+that it begins in a page of its own. Names (of tenants, owners, conversations, messages) are in indexes, which move.
 """
 
 import functools
@@ -114,6 +119,43 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "ALTER TABLE conversations ADD COLUMN is_failed INTEGER NOT NULL DEFAULT 0",
         """CREATE INDEX conversations_listed ON conversations (tenant, owner, conversation)
             WHERE is_archived = 0""",
+    ),
+    (
+        "ALTER TABLE conversations ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1",
+        "CREATE TABLE epochs (next INTEGER NOT NULL) STRICT",
+        "INSERT INTO epochs VALUES (1)",
+        """CREATE TABLE handles (
+            number INTEGER NOT NULL,
+            handle TEXT NOT NULL,
+            PRIMARY KEY (number, handle)
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX handles_named ON handles (handle)",
+        """INSERT OR IGNORE INTO handles
+            SELECT number, json_extract(value, '$.handle')
+            FROM journal, json_each(CASE WHEN json_valid(records) THEN records ELSE '[]' END)
+            WHERE instr(records, '"handle":"') AND json_extract(value, '$.kind') = 'tool_finished'
+                AND json_extract(value, '$.handle') <> ''""",
+        # What people said stands in rows that are never moved, or in pages of its own, where it can be overwritten.
+        """CREATE TABLE titles (
+            number INTEGER PRIMARY KEY,
+            padding BLOB NOT NULL,
+            title TEXT NOT NULL
+        ) STRICT""",
+        "INSERT INTO titles SELECT number, zeroblob(1024), title FROM conversations WHERE title <> ''",
+        "UPDATE conversations SET title = '' WHERE title <> ''",
+        "DROP TABLE snapshots",
+        """CREATE TABLE snapshots (
+            number INTEGER PRIMARY KEY,
+            seq INTEGER NOT NULL,
+            version INTEGER NOT NULL,
+            padding BLOB NOT NULL,
+            data BLOB NOT NULL
+        ) STRICT""",
+        # What earlier versions deleted may still be read in free pages: fill them with zeros, once.
+        "CREATE TABLE zeros (zero BLOB)",
+        """INSERT INTO zeros SELECT zeroblob(min(900000000, freelist_count * page_size))
+            FROM pragma_freelist_count, pragma_page_size""",
+        "DROP TABLE zeros",
     ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""

@@ -47,13 +47,20 @@ _DUE: Final = """
 SELECT tenant, owner, conversation FROM conversations
     WHERE due_us <= ? AND quarantine = '' ORDER BY due_us, tenant, owner, conversation LIMIT ?"""
 _DESCRIBE: Final = """
-SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine,
-    quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed
-    FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
+SELECT tenant, owner, conversation, agent, coalesce(titles.title, ''), seq, event, batch_id, created_us, updated_us,
+    due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed, epoch
+    FROM conversations LEFT JOIN titles USING (number) WHERE tenant = ? AND owner = ? AND conversation = ?"""
 _LIST: Final = """
-SELECT tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, due_us, quarantine,
-    quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed
-    FROM conversations WHERE {condition} ORDER BY tenant, owner, conversation LIMIT ?"""
+SELECT tenant, owner, conversation, agent, coalesce(titles.title, ''), seq, event, batch_id, created_us, updated_us,
+    due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed, epoch
+    FROM conversations LEFT JOIN titles USING (number) WHERE {condition} ORDER BY tenant, owner, conversation LIMIT ?"""
+_EPOCH: Final = "SELECT next FROM epochs"
+_HANDLES: Final = """
+SELECT handle FROM handles AS mine JOIN conversations AS c USING (number)
+    WHERE tenant = ? AND owner = ? AND conversation = ? AND NOT EXISTS (
+        SELECT 1 FROM handles AS others JOIN conversations AS o USING (number)
+        WHERE others.handle = mine.handle AND others.number <> mine.number AND o.tenant = c.tenant AND o.owner = c.owner
+    ) ORDER BY handle"""
 _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM conversations WHERE tenant = ? AND owner = ? LIMIT ?)"""
 
@@ -194,6 +201,15 @@ class SqliteReader:
         with reading(self._path):
             return tuple(_directory_row(row) for row in sound_rows(self._db, sql, (*values, limit), path=self._path))
 
+    def epoch(self) -> int:
+        with reading(self._path):
+            (epoch,) = self._db.execute(_EPOCH).fetchone()
+        return int(epoch)
+
+    def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
+        with reading(self._path, key):
+            return tuple(handle for (handle,) in self._db.execute(_HANDLES, _names(key)))
+
     def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         with reading(self._path):
             (count,) = self._db.execute(_COUNT, (tenant, owner, limit)).fetchone()
@@ -261,7 +277,7 @@ def _names(key: ConversationKey) -> tuple[str, str, str]:
 
 def _directory_row(row: tuple[Any, ...]) -> DirectoryRow:
     tenant, owner, conversation, agent, title, seq, event, batch_id, created_us, updated_us, *marks = row
-    due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed = marks
+    due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed, epoch = marks
     return DirectoryRow(
         key=ConversationKey(tenant, owner, conversation),
         agent=agent,
@@ -274,6 +290,7 @@ def _directory_row(row: tuple[Any, ...]) -> DirectoryRow:
         quarantine_kind=quarantine_kind,
         quarantined_us=quarantined_us,
         quarantine_seq=quarantine_seq,
+        epoch=epoch,
         is_archived=bool(is_archived),
         is_failed=bool(is_failed),
     )

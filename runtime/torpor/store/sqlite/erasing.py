@@ -1,0 +1,61 @@
+"""A whole conversation taken out of the database, so that nothing of it can be read there any more.
+
+Above: ``carrying_out``. The connection overwrites what it deletes (``secure_delete``), and what stands in pages of its
+own goes with them; rows of the journal are emptied, not deleted, since SQLite would move their neighbours (see
+``migrations``). What the write-ahead log still holds is gone once that is emptied, which the engine sees to. Only then
+is an erasure complete.
+"""
+
+import sqlite3
+from typing import Final
+
+from torpor.records.ids import ConversationKey
+from torpor.store.contract import Erased
+
+_PLACE: Final = """
+SELECT number, last_position, seq FROM conversations WHERE tenant = ? AND owner = ? AND conversation = ?"""
+_CHAIN: Final = """
+WITH RECURSIVE chain (position, previous) AS (
+    SELECT position, previous FROM journal WHERE position = :last AND number = :number
+    UNION ALL
+    SELECT j.position, j.previous
+        FROM chain JOIN journal AS j ON j.position = chain.previous AND j.position < chain.position
+        WHERE j.number = :number
+)
+SELECT position FROM chain"""
+_EMPTIED: Final = "number = 0, previous = 0, first_seq = 0, last_seq = 0, last_event = 0, records = '', checksum = NULL"
+_EMPTY: Final = f"UPDATE journal SET {_EMPTIED} WHERE position = ?"  # noqa: S608 - our own words
+_EMPTY_REST: Final = f"UPDATE journal SET {_EMPTIED} WHERE number = ?"  # noqa: S608 - our own words
+_COUNTED: Final = "SELECT sum(last_seq - first_seq + 1) FROM journal WHERE position = ?"
+_TABLES: Final = ("titles", "snapshots", "receipts", "jobs", "timers", "handles", "conversations")
+_NEXT_EPOCH: Final = "UPDATE epochs SET next = next + 1"
+
+
+def erase(db: sqlite3.Connection, key: ConversationKey) -> Erased:
+    """All of it or, with an error, nothing; in the transaction that is open, or in one of its own."""
+    db.execute("SAVEPOINT erasing")
+    try:
+        erased = _erased(db, key)
+    except BaseException:
+        if db.in_transaction:  # damage may have ended it
+            db.execute("ROLLBACK TO erasing")
+            db.execute("RELEASE erasing")
+        raise
+    db.execute("RELEASE erasing")
+    return erased
+
+
+def _erased(db: sqlite3.Connection, key: ConversationKey) -> Erased:
+    found = db.execute(_PLACE, (key.tenant, key.owner, key.conversation)).fetchone()
+    if found is None:
+        return Erased(records=0)
+    number, last_position, seq = found
+    positions = db.execute(_CHAIN, {"number": number, "last": last_position}).fetchall()
+    records = sum(db.execute(_COUNTED, position).fetchone()[0] for position in positions)
+    db.executemany(_EMPTY, positions)
+    if records != seq:  # the chain is broken, and rows that it does not reach are found only by looking at all
+        db.execute(_EMPTY_REST, (number,))
+    for table in _TABLES:
+        db.execute(f"DELETE FROM {table} WHERE number = ?", (number,))  # noqa: S608 - our own names
+    db.execute(_NEXT_EPOCH)
+    return Erased(records=seq)
