@@ -159,6 +159,27 @@ def test_conversation_is_listed_hibernated_thawed_and_inspected_by_its_short_nam
     assert kinds[-1] == "turn_finished"
 
 
+def test_conversation_is_set_aside_with_a_reason_that_is_told_and_released(
+    server: ServerProcess, torpor: Command
+) -> None:
+    torpor.run("send", "When are you open?", "--conversation", "odd")
+
+    assert torpor.output("quarantine", "odd", "--reason", "a customer asked") == "developer/odd is quarantined\n"
+    refused = torpor.complaint("send", "Hello?", "--conversation", "odd")
+    assert "is quarantined (a customer asked), an operator must release it (quarantined)" in refused
+    (row,) = [row for row in torpor.facts("ps") if row["conversation"] == "odd"]
+    assert (row["state"], row["quarantine"], row["quarantine_kind"]) == ("quarantined", "a customer asked", "operator")
+    assert "quarantined (a customer asked)" in torpor.output("ps")
+    for where in ([], ["--data", server.ready["data"]]):
+        first, *rest = torpor.output("inspect", "odd", *where).splitlines()
+        assert first.startswith("quarantined (operator, ")
+        assert first.endswith(f" ago, after record {row['quarantine_seq']}): a customer asked")
+        assert rest
+    assert torpor.output("release", "odd") == "developer/odd is released\n"
+    assert torpor.output("send", "When are you open on Friday?", "--conversation", "odd") == "Friday: 8:00 to 16:00\n"
+    assert not torpor.output("inspect", "odd").startswith("quarantined")
+
+
 def test_file_tells_the_same_as_the_server(server: ServerProcess, torpor: Command) -> None:
     torpor.run("send", "When are you open?", "--conversation", "filed")
     data = server.ready["data"]
@@ -197,6 +218,9 @@ def test_people_see_their_own_conversations_and_operators_all(server: ServerProc
         (["ps", "--url", "ws://127.0.0.1:1", "--token", "t"], 1, "torpor: cannot reach ws://127.0.0.1:1, is it"),
         (["ps", "--url", "http://127.0.0.1:1", "--token", "t"], 2, "torpor: invalid value for --url: 'http://"),
         (["ps", "--url", "ws://127.0.0.1:99999", "--token", "t"], 2, "torpor: invalid value for --url: 'ws://"),
+        (["release", "nothing"], 1, "torpor: no conversation 'nothing' here, `torpor ps` lists them"),
+        (["quarantine", "a/b/c", "--reason", "x"], 1, "torpor: no conversation 'a/b/c' here (unknown_conversation)"),
+        (["quarantine", "nothing"], 2, "torpor: missing option '--reason'; see `torpor quarantine --help`"),
         (["thaw", "a/b/c"], 1, "torpor: no conversation 'a/b/c' here (unknown_conversation); `torpor ps` lists"),
         (["ps", "--home", "nowhere"], 1, "torpor: home nowhere does not exist, name an agent home, or make one with `"),
         (["ps", "--data", "nowhere"], 1, "torpor: nowhere/torpor.db does not exist"),

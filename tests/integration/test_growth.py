@@ -1,19 +1,18 @@
 """A process that has seen many conversations holds no more than one that has seen a few."""
 
-import asyncio
-import gc
-from collections import Counter
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
+from tests.support.census import census
 from tests.support.kill_run import make_home
 from tests.support.obedient_model import ObedientModel
 from tests.support.speaker import Speaker, path_of
 from torpor.app import Wrapping, running
 from torpor.client.torpor_client import TorporClient
+from torpor.gateway.options import GatewayOptions
 from torpor.records.frames import Cursor
 from torpor.settings import read_settings
 from torpor.store.options import StoreOptions
@@ -28,37 +27,15 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process holds."""
-
-    tasks: int
-    descriptors: int
-    objects: dict[str, int]
-    """Of the engine's own types."""
-    entries: int
-    """Of all dictionaries, sets and lists together."""
-    rss_pages: int
-
-
-def census() -> Census:
-    gc.unfreeze()  # what stands since the start can grow as well
-    gc.collect()
-    found = gc.get_objects()
-    kinds = Counter(map(type, found))
-    return Census(
-        tasks=len(asyncio.all_tasks()),
-        descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
-        objects={repr(kind): count for kind, count in kinds.items() if str(kind.__module__).startswith("torpor.")},
-        entries=sum(len(each) for each in found if type(each) in {dict, set, list} and each is not found),
-        rss_pages=int(Path("/proc/self/statm").read_text().split()[1]),
-    )
-
-
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")
 async def test_conversations_that_sleep_leave_nothing_behind(tmp_path: Path) -> None:
     home = tmp_path / "home"
     make_home(home)
-    settings = msgspec.structs.replace(read_settings(home, {}), store=StoreOptions(synchronous="normal"))
+    settings = msgspec.structs.replace(
+        read_settings(home, {}),
+        store=StoreOptions(synchronous="normal"),
+        gateway=GatewayOptions(frames_per_s=1e6, frames_burst=1_000_000),
+    )
     wrapping = Wrapping(model=lambda _: ObedientModel(home))
 
     async def open_many(client: TorporClient, *, first: int) -> None:
@@ -80,7 +57,7 @@ async def test_conversations_that_sleep_leave_nothing_behind(tmp_path: Path) -> 
             await open_many(client, first=CONVERSATIONS)
             many = census()
 
-    growth = {kind: count - few.objects.get(kind, 0) for kind, count in many.objects.items()}
+    growth = many.growth_since(few)
     assert {kind: more for kind, more in growth.items() if more > CONVERSATIONS // 10} == {}
     assert many.entries - few.entries < CONVERSATIONS // 2
     assert many.tasks <= few.tasks
