@@ -32,6 +32,7 @@ from torpor.errors import (
     StoreError,
     TooManyConversations,
     TorporError,
+    Unavailable,
 )
 from torpor.records.commands import (
     ArchiveConversation,
@@ -40,6 +41,7 @@ from torpor.records.commands import (
     Hibernate,
     RefreshLiveContext,
     RenameConversation,
+    RetractMessage,
     SendMessage,
     TellLiveContext,
     UpdateContext,
@@ -54,7 +56,7 @@ from torpor.records.journal import (
 from torpor.store.contract import Lease, Snapshot
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
-from torpor.turn.interpret import Interpreter
+from torpor.turn.interpret import Doing, Interpreter
 
 _log = structlog.get_logger()
 
@@ -66,6 +68,7 @@ class Actor:
         "_changed",
         "_hibernations",
         "_interpreter",
+        "_is_leaving",
         "_is_resting",
         "_journal",
         "_on_rest",
@@ -93,8 +96,14 @@ class Actor:
         self._unanswered: list[PendingReply] = []
         self._stray_count = 0
         self._changed: anyio.Event | None = None
+        self._is_leaving = False
         self._is_resting = True
         self._recovers = False
+
+    @property
+    def doing(self) -> Doing | None:
+        """The step of its turn that is under way."""
+        return self._interpreter.doing if self._interpreter is not None else None
 
     @property
     def journal(self) -> Journal | None:
@@ -124,6 +133,16 @@ class Actor:
         self._signal(Signal.RELEASED)
         for reply in self._hibernations:
             reply.resolve(_DONE)
+
+    def leave(self) -> None:
+        """End at the next step's boundary, as if it hibernated; a turn that is not over stays due.
+
+        What waits in the mailbox is recorded and answered before; of it no turn begins.
+        """
+        self._is_leaving = True
+        if self._interpreter is not None:
+            self._interpreter.pause()
+        self.mailbox.wake()
 
     def abandon(self, error: TorporError) -> None:
         """Answer every command that has no answer with ``error``; the actor has ended."""
@@ -208,6 +227,8 @@ class Actor:
                 observer=parts.observer,
             )
             self._recovers = False
+            if self._is_leaving:
+                self._interpreter.pause()
             tasks.start_soon(self._serve_beside, journal)
             await self._interpreter.run()
             while self._stray_count:
@@ -237,7 +258,7 @@ class Actor:
             match command:
                 case SendMessage():
                     await self._receive(journal, reply, command)
-                case CreateConversation() | RenameConversation() | ArchiveConversation():
+                case CreateConversation() | RenameConversation() | ArchiveConversation() | RetractMessage():
                     self._manage(journal, reply, command)
                 case UpdateContext() | TellLiveContext() | RefreshLiveContext():
                     self._record(journal, reply, command)
@@ -284,7 +305,7 @@ class Actor:
         self,
         journal: Journal,
         reply: PendingReply,
-        command: CreateConversation | RenameConversation | ArchiveConversation,
+        command: CreateConversation | RenameConversation | ArchiveConversation | RetractMessage,
     ) -> None:
         """Commands that concern no turn."""
         recorder = Recorder(self.key, self._parts, journal=journal)
@@ -296,6 +317,8 @@ class Actor:
                     recorder.rename(command)
                 case ArchiveConversation():
                     recorder.archive(command)
+                case RetractMessage():
+                    recorder.retract(command)
                 case _:
                     assert_never(command)
         except TorporError as refusal:
@@ -326,8 +349,12 @@ class Actor:
 
     def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
         turn = journal.state.turn
-        if turn is None or self._interpreter is None:
+        if turn is None or (self._interpreter is None and not self._is_leaving):
             reply.fail(NothingToCancel())
+            return
+        if self._interpreter is None or self._is_resting:
+            retry_after_s = self._parts.actor.busy_retry_after_s
+            reply.fail(Unavailable("the turn goes on when the server has started again", retry_after_s=retry_after_s))
             return
         self._interpreter.cancel(command.reason, turn=turn.number, ended=partial(reply.resolve, turn.number))
 
@@ -341,7 +368,7 @@ class Actor:
     def _is_asked_to_leave(self) -> bool:
         """Somebody still waits for it: one whose deadline passed has been told so and wants it no more."""
         self._hibernations = [reply for reply in self._hibernations if not reply.is_done]
-        return bool(self._hibernations)
+        return bool(self._hibernations) or self._is_leaving
 
     async def _snapshot_if_due(self, journal: Journal) -> None:
         """Its cost is amortised: what was written since the last one must outweigh a share of it."""
@@ -350,6 +377,8 @@ class Actor:
         due_bytes = max(bounds.snapshot_min_bytes, bounds.snapshot_share * last.view.size_bytes)
         if tail_bytes < (bounds.hibernation_share if self._is_asked_to_leave() else 1.0) * due_bytes:
             return
+        if not self._is_at_rest(journal):
+            return  # it leaves in the middle of a turn, or before one
         snapshot = Snapshot(seq=state.seq, version=SNAPSHOT_VERSION, data=encode_snapshot(state))
         try:
             await self._parts.store.put_snapshot(self.key, fence=journal.lease.fence, snapshot=snapshot)
@@ -361,8 +390,11 @@ class Actor:
         self._snapshot = _marks(state)
 
     def _has_work(self, journal: Journal) -> bool:
+        return not self._is_leaving and not self._is_at_rest(journal)
+
+    def _is_at_rest(self, journal: Journal) -> bool:
         step = next_step(journal.state, Lane.TURN, self._parts.steps, self._parts.clock.now_us())
-        return not isinstance(step, Rest)
+        return isinstance(step, Rest)
 
     def _look_again(self) -> None:
         if self._changed is not None:

@@ -21,6 +21,7 @@ from torpor.cli.output import json_option, print_json, program
 from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import configure_logs
 from torpor.settings import AGENTS_FOLDER, Settings, read_settings
+from torpor.supervisor.drain import Drain
 
 _STOP_SLACK_S: Final = 5.0
 """For what a stopping server does beside waiting."""
@@ -59,10 +60,11 @@ def command(
     model_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Start the engine and serve until Ctrl-C or SIGTERM.
+    """Start the engine and serve until Ctrl-C, SIGTERM or `torpor drain`.
 
-    Running turns get their deadline to end; what is cut off goes on at the next start. A second signal ends the process
-    at once, which loses nothing that was acknowledged.
+    No turn begins any more then, and running ones come to the end of their step within a deadline; what is left goes on
+    at the next start. A second signal ends the process at once with exit code 137, and loses nothing that was
+    acknowledged.
     """
     settings = with_local_model(
         read_settings(home.resolve(), os.environ), instead=instead, file=model_file, environ=os.environ
@@ -73,9 +75,9 @@ def command(
     _take_descriptors()
 
     async def serve() -> None:
-        stopping = anyio.Event()
+        stop = _Stop()
         async with anyio.create_task_group() as tasks:
-            await tasks.start(_watch_signals, stopping)
+            await tasks.start(_watch_signals, stop)
             async with app.running(settings, data=folder, host=host, port=port) as running:
                 token = running.development_token if running.is_development else ""
                 ready = Announcement(url=running.url, token=token, data=str(folder))
@@ -83,10 +85,10 @@ def command(
                     print_json(ready)
                 else:
                     _announce(ready, settings, chat=_chat_command(ready, home=home, data=data))
-                await stopping.wait()
-                _end_in_time(settings)
+                await stop.wait(running.drain)
+                _end_in_time(settings, drain_s=running.drain.left_s())
                 if not as_json:
-                    click.echo("stopping, running turns may end first")
+                    click.echo("stopping, running turns come to the end of a step first")
             tasks.cancel_scope.cancel()
 
     try:
@@ -97,20 +99,45 @@ def command(
         raise _told(faults, address=listens) from None
 
 
-async def _watch_signals(
-    stopping: anyio.Event, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
+class _Stop:
+    """Why a server ends: the first signal, or an operator's drain."""
+
+    def __init__(self) -> None:
+        self._signal: signal.Signals | None = None
+        self._came = anyio.Event()
+
+    def came(self, number: signal.Signals) -> None:
+        """A signal; the second one ends the process."""
+        if self._signal is not None:
+            os._exit(_KILLED)
+        self._signal = number
+        self._came.set()
+
+    async def wait(self, drain: Drain) -> None:
+        """Return once it is to end. Whoever sends SIGTERM starts servers as well, so that is told as a drain."""
+        async with anyio.create_task_group() as tasks:
+
+            async def hear() -> None:
+                await drain.began.wait()
+                self._came.set()
+
+            tasks.start_soon(hear)
+            await self._came.wait()
+            tasks.cancel_scope.cancel()
+        if self._signal is signal.SIGTERM:
+            drain.begin()
+
+
+async def _watch_signals(stop: _Stop, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
-        async for _ in signals:
-            if stopping.is_set():
-                os._exit(_KILLED)
-            stopping.set()
+        async for number in signals:
+            stop.came(number)
 
 
-def _end_in_time(settings: Settings) -> None:
+def _end_in_time(settings: Settings, *, drain_s: float) -> None:
     """A tool that cannot be stopped does not keep a stopping server: what was acknowledged is durable anyway."""
-    bound_s = settings.supervisor.stop_deadline_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
+    bound_s = drain_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
     timer = threading.Timer(bound_s, os._exit, [_KILLED])
     timer.daemon = True
     timer.start()

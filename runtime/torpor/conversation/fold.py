@@ -13,6 +13,7 @@ import msgspec
 
 from torpor.conversation.lately import remembered, with_flags, with_preamble
 from torpor.conversation.replacing import replaced
+from torpor.conversation.retracting import view_before, without_last_turn, without_waiting
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import (
     LOST_CALLS_MAX,
@@ -21,6 +22,7 @@ from torpor.conversation.state import (
     CallState,
     CallStatus,
     ConversationState,
+    EndedTurn,
     LiveState,
     LoadedSkill,
     QueuedMessage,
@@ -51,6 +53,7 @@ from torpor.records.journal import (
     LiveContextOrdered,
     LiveContextReplaced,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -126,6 +129,19 @@ def _received(state: ConversationState, record: MessageReceived) -> Conversation
     return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]), offers=())
 
 
+def _message_retracted(state: ConversationState, record: MessageRetracted) -> ConversationState:
+    if not record.turn:
+        _taken(state.queued, record.messages, f"record {record.seq}")
+        return without_waiting(state, record.messages)
+    ended = state.ended
+    if state.turn is not None or ended is None or (ended.number, ended.messages) != (record.turn, record.messages):
+        raise BadHistory(f"record {record.seq} takes back turn {record.turn}, the last one to end was {ended!r}")
+    view = view_before(state, ended)
+    if record.link != view.link.hex():
+        raise BadHistory(f"record {record.seq} leaves link {record.link}, the view has {view.link.hex()}")
+    return without_last_turn(state, ended, view=view, note=record.note)
+
+
 def _preamble_changed(state: ConversationState, record: PreambleChanged) -> ConversationState:
     return with_preamble(state, Preamble(digest=record.digest, body=record.body))
 
@@ -176,6 +192,7 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         number=record.turn,
         messages=record.messages,
         principal=taken[-1].principal,
+        began_us=record.at_us,
         base=state.view,
         base_notes=state.notes,
         base_skills=state.skills,
@@ -192,6 +209,7 @@ def _turn_prepared(state: ConversationState, record: TurnPrepared) -> Conversati
         state,
         turns=record.turn,
         turn=turn,
+        ended=None,
         queued=rest,
         starts=(*state.starts, start),
         recent=(*state.recent, record.seq)[-RECENT_MAX:],
@@ -463,8 +481,22 @@ def _late_result(state: ConversationState, record: LateResult) -> ConversationSt
 
 def _turn_finished(state: ConversationState, record: TurnFinished) -> ConversationState:
     turn = _running(state, record)
+    ended = _ended(state, turn)
     state = _counted(_lasting(state, turn), 1)
-    return _turn_over(state, _left_behind(state, turn, f"record {record.seq}"), ())
+    over = _turn_over(state, _left_behind(state, turn, f"record {record.seq}"), ())
+    return msgspec.structs.replace(over, ended=ended)
+
+
+def _ended(state: ConversationState, turn: TurnState, *, note: tuple[Block, ...] = ()) -> EndedTurn:
+    return EndedTurn(
+        number=turn.number,
+        messages=turn.messages,
+        notes=turn.base_notes,
+        note=note,
+        skills=None if turn.base_skills == state.skills else turn.base_skills,
+        lasting_bytes=state.lasting_bytes,
+        executed=turn.executed,
+    )
 
 
 def _lasting(state: ConversationState, turn: TurnState) -> ConversationState:
@@ -483,6 +515,7 @@ def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> C
     if record.partial:
         view = view.extended("assistant", record.partial)
     over = _turn_over(_lasting(state, turn), view, (record.note,))
+    over = msgspec.structs.replace(over, ended=_ended(state, turn, note=(record.note,)))
     if isinstance(record, TurnFailed) and not over.queued:  # what waits goes first, and is about something else
         return msgspec.structs.replace(over, offers=record.offers)
     return over
@@ -526,6 +559,7 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     ConversationArchived: _archived,
     ConversationUnarchived: _archived,
     MessageReceived: _received,
+    MessageRetracted: _message_retracted,
     ContextChanged: _context_changed,
     FlagsPinned: _flags_pinned,
     FlagsReturned: _flags_returned,

@@ -91,6 +91,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     messages: tuple[MessageId, ...]
     principal: str
+    began_us: int = 0
+    """UTC, microseconds."""
     round: int = 0
     """Of the last model request; 0 before the first."""
     call: str = ""
@@ -157,6 +159,22 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
         return tuple([call for call in self.calls if call.status is not CallStatus.SETTLED])
 
 
+class EndedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The turn that ended last, and what there was before it: what retracting its messages goes back to."""
+
+    number: int
+    messages: tuple[MessageId, ...]
+    notes: tuple[Block, ...] = ()
+    """Those that it took into the view."""
+    note: tuple[Block, ...] = ()
+    """Of its end, waiting for the next user message."""
+    skills: tuple[LoadedSkill, ...] | None = None
+    """Those loaded before; None when they are the same still."""
+    lasting_bytes: int = 0
+    executed: tuple[str, ...] = ()
+    """Writes of it, with how they ended."""
+
+
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole of it."""
 
@@ -179,6 +197,10 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     turn: TurnState | None = None
     offers: tuple[Offer, ...] = ()
     """Of the turn that ended last, while no message came after it."""
+    ended: EndedTurn | None = None
+    """The turn that ended last, while its messages may be retracted."""
+    retracted: tuple[MessageId, ...] = ()
+    """Messages that were taken back last; bounded by ``RETRACTED_MAX``."""
     context: WorkingContext | None = None
     """As it was told last."""
     context_version: int = 0
@@ -230,6 +252,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RECENT_MAX: Final = 24
+RETRACTED_MAX: Final = 8
 LOST_CALLS_MAX: Final = 32
 PAUSED: Final = "pause_turn"
 """The host's own tools take longer: what it said so far is sent back as it is, and it goes on."""

@@ -100,6 +100,8 @@ class JobRunner:
         self._bell: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._is_stopping = False
+        self._was_waited_for = False
+        """Whether running jobs had their time to end."""
         self._is_lagging = False
         self._tasks: anyio.abc.TaskGroup | None = None
 
@@ -140,7 +142,8 @@ class JobRunner:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["JobRunner"]:
-        """Run what is due; at the end claim no more, and let running jobs end within the stop deadline."""
+        """Run what is due; at the end claim no more, and let running jobs end within the stop deadline, unless they had
+        that time before."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._watch, name="jobs:watch")
@@ -150,13 +153,24 @@ class JobRunner:
                 await self._stop()
                 tasks.cancel_scope.cancel()
 
-    async def _stop(self) -> None:
+    def stop_claiming(self) -> None:
+        """No further job begins. Again is once."""
         self._is_stopping = True
         self.wake()
-        with anyio.move_on_after(self._options.stop_deadline_s, shield=True):
+
+    async def emptied(self) -> None:
+        """Return once no job runs, or after the stop deadline; to be waited for by one task."""
+        self._was_waited_for = True
+        with anyio.move_on_after(self._options.stop_deadline_s):
             while self._running:
                 self._ended = anyio.Event()
                 await self._ended.wait()
+
+    async def _stop(self) -> None:
+        self.stop_claiming()
+        if not self._was_waited_for:
+            with anyio.CancelScope(shield=True):
+                await self.emptied()
 
     async def _watch(self) -> None:
         while not self._is_stopping:

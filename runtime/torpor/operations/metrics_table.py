@@ -163,6 +163,14 @@ OBSERVED: Final = (
 """What is counted where it happens."""
 
 ROOMS: Final[Mapping[str, Room]] = {
+    "drain": Room(
+        struct="supervisor.drain.DrainStatistics",
+        numbers={
+            "draining": Number(Kind.GAUGE, "1 once the server drains, 0 before."),
+            "turns_left": Number(Kind.GAUGE, "Turns that a drain waits for."),
+            "cut_off": Number(Kind.COUNTER, "Turns that a drain cut off at its deadline."),
+        },
+    ),
     "gateway": Room(
         struct="gateway.server.GatewayStatistics",
         numbers={

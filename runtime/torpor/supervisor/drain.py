@@ -75,7 +75,8 @@ class Drain:
     async def finish(self) -> None:
         """Begin, unless that was done, and return when nothing runs any more or was cut off. Shielded, and bounded by
         the deadline."""
-        self.begin()
+        if not self.began.is_set():
+            self.begin()
         self._scope.shield = True
         with self._scope:
             await self._jobs.emptied()

@@ -5,7 +5,7 @@ progress come through the same function, so there is no second way of doing anyt
 """
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import anyio
 import anyio.abc
@@ -36,6 +36,7 @@ from torpor.conversation.steps import (
     PrepareTurn,
     Rest,
     RunTools,
+    Step,
     StepOptions,
     TurnEnd,
     next_step,
@@ -76,6 +77,13 @@ from torpor.turn.skills import TurnSkills
 from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
 
 _log = structlog.get_logger()
+
+
+class Doing(NamedTuple):
+    """A step, and since when: UTC, microseconds."""
+
+    step: Step
+    began_us: int
 
 
 class Interpreter:
@@ -140,13 +148,18 @@ class Interpreter:
         self._recovers = recovers
         self._observer = observer
         self._is_ready = False
+        self._is_pausing = False
         self._scope: anyio.CancelScope | None = None
+        self._idling: anyio.CancelScope | None = None
+        """The scope above while nothing is done in it but waiting."""
         self._stopping = ""
         self._waited_for = ""
         self._when_ended: list[Callable[[], None]] = []
+        self.doing: Doing | None = None
+        """The step under way."""
 
     async def run(self) -> None:
-        """Perform steps until ``Rest``; everything is durable and published then.
+        """Perform steps until ``Rest``, or until the next one when it pauses; everything is durable and published then.
 
         Raises: StoreError: the journal could not take what was done. Any other exception is a crash of this step.
         """
@@ -155,18 +168,32 @@ class Interpreter:
         except BaseException:
             self._observer.interrupted(self._key)
             raise
+        if self._journal.state.turn is not None:
+            self._observer.interrupted(self._key)
+
+    def pause(self) -> None:
+        """Begin no further step but the end of a turn. What is left is due, and goes on in another life.
+
+        A step that only waits for its turn, or for the time to ask again, has not begun.
+        """
+        self._is_pausing = True
+        if self._idling is not None:
+            self._idling.cancel()
 
     async def _run(self) -> None:
         while True:
             state = self._journal.state
-            step = next_step(state, Lane.TURN, self._steps, self._clock.now_us(), folding=self._folding(state))
-            if isinstance(step, Rest):
+            now_us = self._clock.now_us()
+            step = next_step(state, Lane.TURN, self._steps, now_us, folding=self._folding(state))
+            if isinstance(step, Rest) or self._leaves_due(step):
                 await self._journal.flush()
-                if self._is_at_rest():
+                if self._is_over():
                     return
                 continue
+            self.doing = Doing(step, now_us)
             with self._observer.step(self._key, step, agent=state.agent):
                 await self._perform(step)
+            self.doing = None
 
     async def _perform(self, step: PrepareTurn | Compact | CallModel | RunTools | FinishTurn) -> None:
         match step:
@@ -192,8 +219,13 @@ class Interpreter:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _is_at_rest(self) -> bool:
-        return isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), Rest)
+    def _is_over(self) -> bool:
+        step = next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us())
+        return isinstance(step, Rest) or self._leaves_due(step)
+
+    def _leaves_due(self, step: Step) -> bool:
+        """Whether ``step`` is another life's: a turn that was cancelled still ends in this one."""
+        return self._is_pausing and not self._stopping and not isinstance(step, FinishTurn)
 
     async def _begin(self, step: PrepareTurn) -> None:
         if self._agent is None:
@@ -258,13 +290,14 @@ class Interpreter:
         Whatever came in that time is looked at first.
         """
         with anyio.CancelScope() as self._scope:
+            self._idling = self._scope
             with anyio.move_on_after(self._options.model_deadline_s):
                 try:
                     await agent.model.warm()
                 except ProviderError as exc:  # which the call tells as well
                     _log.debug("model.not_ready", code=exc.code)
             self._is_ready = True
-        self._scope = None
+        self._scope = self._idling = None
 
     async def _compact(self, step: Compact, agent: Agent) -> None:
         """Replace a part of the view. The attempt is on record first: a summary that kills its process is given up."""
@@ -340,7 +373,9 @@ class Interpreter:
         request = ModelRequest(
             call=call, preamble=state.preamble, view=view, model=turn.model, live=turn.live, lasting=lasting
         )
-        model_call = ModelCall(request, sink=sink, places=self._places, deadline_s=self._options.model_deadline_s)
+        model_call = ModelCall(
+            request, sink=sink, places=self._places, deadline_s=self._options.model_deadline_s, asks=self._asks
+        )
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:
             await self._journal.submit()
@@ -348,10 +383,13 @@ class Interpreter:
                 await self._journal.flush()
             self._journal.after_commit(sink.release)
             self._land_soon()
+            self._idling = self._scope
             heard = await model_call.answer(agent.model)
             await self._journal.flush()
             answer = heard
-        self._scope = None
+        self._scope = self._idling = None
+        if answer is None and not self._stopping:
+            return  # it pauses, and nobody was asked
         if isinstance(answer, ModelReply) and (counted := input_tokens(answer.usage)):
             self._calibration.learn(model, size_bytes=request_bytes(state, view), tokens=counted)
             error = (estimated_tokens - counted) / counted
@@ -359,6 +397,10 @@ class Interpreter:
                 "model.estimated", model=model, tokens=counted, estimated=estimated_tokens, error=round(error, 3)
             )
         self._answered(agent, answer, sink)
+
+    def _asks(self) -> None:
+        """A place for the model call was found."""
+        self._idling = None
 
     async def _has_waited(self, step: CallModel) -> bool:
         """The pause before a call is asked again, known to the client, and cut short by a cancel like any step.
@@ -373,8 +415,9 @@ class Interpreter:
         pause_s = (step.not_before_us - self._clock.now_us()) / 1_000_000
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()
+            self._idling = self._scope
             await anyio.sleep(min(max(pause_s, 0.0), 1.1 * self._retry.retry_after_max_s))
-        self._scope = None
+        self._scope = self._idling = None
         return True
 
     def _answered(self, agent: Agent, answer: ModelReply | ProviderError | None, sink: ReplySoFar) -> None:

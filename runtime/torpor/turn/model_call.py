@@ -91,15 +91,26 @@ class ReplySoFar:
 class ModelCall:
     """Performs one call; a turn's cancellation cancels it from outside."""
 
-    def __init__(self, request: ModelRequest, *, sink: ReplySoFar, places: Share, deadline_s: float) -> None:
+    def __init__(
+        self,
+        request: ModelRequest,
+        *,
+        sink: ReplySoFar,
+        places: Share,
+        deadline_s: float,
+        asks: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Args: asks: is told when there is a place, and the model is asked."""
         self._request = request
         self._sink = sink
         self._places = places
         self._deadline_s = deadline_s
+        self._asks = asks
 
     async def answer(self, model: Model) -> ModelReply | ProviderError:
         """Wait for a free place and ask; the host's faults come back as values."""
         async with self._places:
+            self._asks()
             try:
                 with anyio.move_on_after(self._deadline_s):
                     return storable(await model.reply(self._request, self._sink), call=self._request.call)
