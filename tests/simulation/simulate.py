@@ -43,7 +43,7 @@ from torpor.conversation.steps import FinishTurn, Step, StepOptions
 from torpor.errors import StoreError
 from torpor.jobs import runner
 from torpor.records.journal import JournalRecord
-from torpor.supervisor.registry import root_cause
+from torpor.supervisor.crashes import root_cause
 from torpor.turn import interpret
 
 _REST_WITHIN_S = 400.0

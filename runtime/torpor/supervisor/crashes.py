@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from torpor.errors import Fenced, JournalCorrupt, StoreError
 from torpor.records.ids import ConversationKey
 from torpor.supervisor.options import SupervisorOptions
 
@@ -99,3 +100,14 @@ class Crashes:
         while self._pasts and now_s - self._last_s[next(iter(self._pasts))] > self._kept_s:
             key, _ = self._pasts.popitem(last=False)
             del self._last_s[key]
+
+
+def root_cause(exc: Exception) -> Exception:
+    """Of the errors that ended an actor's tasks together, the one that decides: a fence first, then the store's."""
+    if not isinstance(exc, ExceptionGroup):
+        return exc
+    leaves = [root_cause(inner) for inner in exc.exceptions]
+    for kind in (Fenced, JournalCorrupt, StoreError):
+        if (found := next((leaf for leaf in leaves if isinstance(leaf, kind)), None)) is not None:
+            return found
+    return leaves[0]

@@ -12,7 +12,7 @@ from torpor.store.contract import Lease
 class Entry:
     """One for each live conversation, from its first incarnation to the end of its last one."""
 
-    __slots__ = ("actor", "gone", "lease", "next", "scope", "verdict")
+    __slots__ = ("_gone", "actor", "lease", "next", "scope", "verdict")
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -22,7 +22,7 @@ class Entry:
         self.lease: Lease | None = None
         self.verdict: ClientError | None = None
         """Why there will be no further incarnation, once that was decided."""
-        self.gone = anyio.Event()
+        self._gone: anyio.Event | None = None
 
     def holds(self, lease: Lease) -> bool:
         """Whether its actor works under ``lease``, and neither left nor was followed by another one."""
@@ -36,6 +36,17 @@ class Entry:
         """Cut the present incarnation off and let none follow; commands without an answer are told ``verdict``."""
         self.verdict = verdict
         self.scope.cancel()
+
+    async def gone(self) -> None:
+        """Return once there is no incarnation any more."""
+        if self._gone is None:
+            self._gone = anyio.Event()
+        await self._gone.wait()
+
+    def forget(self) -> None:
+        """There is none any more."""
+        if self._gone is not None:
+            self._gone.set()
 
     @property
     def waiting(self) -> int:

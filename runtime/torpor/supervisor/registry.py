@@ -12,7 +12,6 @@ same id); a conversation that is still due is started again after a growing paus
 crashes too often, or whose journal cannot be trusted, is quarantined.
 """
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -41,14 +40,15 @@ from torpor.records.commands import CancelTurn, Command, Hibernate, TellLiveCont
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Lease, QuarantineKind
 from torpor.supervisor.contract import Answer, Listing, LiveStatus, RunningTurn
-from torpor.supervisor.crashes import Crashes
+from torpor.supervisor.crashes import Crashes, root_cause
 from torpor.supervisor.entry import Entry
+from torpor.supervisor.leases import Leases
 from torpor.supervisor.memory import Memory, Unmeasured
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.passivate import Passivation
 from torpor.supervisor.quarantine import lift, mark, mark_if_possible
 from torpor.supervisor.room import Room
-from torpor.supervisor.statistics import Counts, SupervisorStatistics
+from torpor.supervisor.statistics import Counts, SupervisorStatistics, shown, statistics_of
 from torpor.supervisor.turns import running_turns
 from torpor.turn.places import FairPlaces, Owner
 
@@ -82,6 +82,7 @@ class Supervisor:
         self._passivation = Passivation(options, room=self._room, clock=clock)
         self._crashes = Crashes(options, chance=chance)
         self._counts = Counts()
+        self._leases = Leases(parts.store, clock=clock, holder=holder, options=options)
         self._thaws = FairPlaces(options.thaws_max, monotonic_s=clock.monotonic_s)
         self._thawing: set[Actor] = set()
         """Those that hold a place among the thaws."""
@@ -92,7 +93,6 @@ class Supervisor:
         self._emptied = anyio.Event()
         self._is_cut_off = False
         self._has_ended = False
-        self._has_lapsing_leases = False
         self._has_claimed = False
 
     @asynccontextmanager
@@ -154,7 +154,7 @@ class Supervisor:
         actor = entry.actor
         state = actor.journal.state if actor.journal is not None else None
         return LiveStatus(
-            state=_shown(actor.state).value,
+            state=shown(actor.state).value,
             turn=state.turn.number if state and state.turn else 0,
             waiting=len(state.queued) if state else 0,
         )
@@ -188,7 +188,7 @@ class Supervisor:
         self._closing[key] = verdict
         try:
             await self._ended(key, verdict)
-            lease = await self._acquired(key)
+            lease = await self._leases.acquire(key)
             yield lease
             await self._parts.store.release(lease)
         except LeaseHeld as exc:
@@ -231,22 +231,11 @@ class Supervisor:
 
     def statistics(self) -> SupervisorStatistics:
         """Costs a look at each live conversation."""
-        entries, counts = self._entries.values(), self._counts
-        live = Counter({state.value: 0 for state in ActorState if state is not ActorState.STOPPED})
-        live.update(_shown(entry.actor.state).value for entry in entries)
-        return SupervisorStatistics(
-            live=live,
-            resting=sum(entry.actor.state is ActorState.IDLE and not entry.waiting for entry in entries),
-            waiting_commands=sum(entry.waiting for entry in entries),
+        return statistics_of(
+            self._entries.values(),
+            self._counts,
             waiting_thaws=self._thaws.statistics().waiting,
             memory_bytes=self._room.memory_bytes(),
-            thaws=counts.thaws,
-            crashes=counts.crashes,
-            restarts=counts.restarts,
-            quarantines=counts.quarantines,
-            releases=counts.releases,
-            hibernations=dict(counts.hibernations),
-            refused=dict(counts.refused),
         )
 
     def __repr__(self) -> str:
@@ -311,15 +300,8 @@ class Supervisor:
         row = await self._parts.store.describe(entry.actor.key)
         if row is not None and row.quarantine:
             raise Quarantined(entry.actor.key.conversation, reason=row.quarantine)
-        entry.lease = await self._acquired(entry.actor.key)
-        self._has_lapsing_leases = self._has_lapsing_leases or entry.lease.expires_us > 0
+        entry.lease = await self._leases.acquire(entry.actor.key)
         await entry.actor.run(entry.lease)
-
-    async def _acquired(self, key: ConversationKey) -> Lease:
-        """Raises: LeaseHeld, StoreError."""
-        return await self._parts.store.acquire(
-            key, holder=self._holder, ttl_s=self._options.lease_ttl_s, now_us=self._parts.clock.now_us()
-        )
 
     def _succeed(self, entry: Entry) -> None:
         """Start the next incarnation with the commands that waited for it."""
@@ -334,7 +316,7 @@ class Supervisor:
         del self._entries[entry.actor.key]
         for reply in entry.next:
             reply.fail(error)
-        entry.gone.set()
+        entry.forget()
         if not self._entries:
             self._emptied.set()
 
@@ -376,15 +358,15 @@ class Supervisor:
             return
         entry.end(verdict)
         with anyio.move_on_after(self._options.cut_deadline_s):
-            await entry.gone.wait()
-        if not entry.gone.is_set():
+            await entry.gone()
+        if self._entries.get(key) is entry:
             raise self._unavailable(f"the actor did not end within {self._options.cut_deadline_s:g} s")
 
     async def _sweep(self) -> None:
         """Look after leases, idle actors and what is due, again and again; one look that fails is not the last."""
         while True:
             try:
-                await self._renew()
+                await self._leases.renew(self._entries.values())
                 self._passivation.look(live=len(self._entries))
                 await self._claim()
             except StoreError as exc:
@@ -392,23 +374,6 @@ class Supervisor:
             except Exception as exc:  # noqa: BLE001  the sweep's edge: a bug in it must not end every conversation
                 _log.error("sweep.failed", why=repr(exc), exc_info=exc)
             await anyio.sleep(self._options.sweep_s)
-
-    async def _renew(self) -> None:
-        if not self._has_lapsing_leases:
-            return
-        for entry in tuple(self._entries.values()):
-            lease = entry.lease
-            if lease is None or not lease.expires_us or not entry.holds(lease):
-                continue
-            try:
-                now_us = self._parts.clock.now_us()
-                renewed = await self._parts.store.renew(lease, ttl_s=self._options.lease_ttl_s, now_us=now_us)
-            except Fenced:
-                # Meanwhile it may have been given back, or replaced by that of the next incarnation.
-                if entry.holds(lease):
-                    entry.scope.cancel()
-            else:
-                entry.lease = renewed if entry.holds(lease) else entry.lease
 
     def _rested(self, actor: Actor) -> None:
         if self._give_thaw_back(actor):
@@ -446,21 +411,5 @@ class Supervisor:
         return Unavailable(why, retry_after_s=self._options.unavailable_retry_after_s)
 
 
-def _shown(state: ActorState) -> ActorState:
-    """Between two incarnations a conversation is on its way back."""
-    return ActorState.THAWING if state is ActorState.STOPPED else state
-
-
 def _owner(actor: Actor) -> Owner:
     return actor.key.tenant, actor.key.owner
-
-
-def root_cause(exc: Exception) -> Exception:
-    """Of the errors that ended an actor's tasks together, the one that decides: a fence first, then the store's."""
-    if not isinstance(exc, ExceptionGroup):
-        return exc
-    leaves = [root_cause(inner) for inner in exc.exceptions]
-    for kind in (Fenced, JournalCorrupt, StoreError):
-        if (found := next((leaf for leaf in leaves if isinstance(leaf, kind)), None)) is not None:
-            return found
-    return leaves[0]

@@ -1,10 +1,13 @@
 """What the supervisor counts, and how it tells it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 import msgspec
+
+from torpor.actor.lifecycle import ActorState
+from torpor.supervisor.entry import Entry
 
 
 class Sleep(StrEnum):
@@ -62,3 +65,30 @@ class Counts:
         self.releases = 0
         self.hibernations = Counter[str](dict.fromkeys(Sleep, 0))
         self.refused = Counter[str](dict.fromkeys(Refusal, 0))
+
+
+def statistics_of(
+    entries: Collection[Entry], counts: Counts, *, waiting_thaws: int, memory_bytes: int
+) -> SupervisorStatistics:
+    """Of the live conversations as they are, and of what happened before; a look at each."""
+    live = Counter({state.value: 0 for state in ActorState if state is not ActorState.STOPPED})
+    live.update(shown(entry.actor.state).value for entry in entries)
+    return SupervisorStatistics(
+        live=live,
+        resting=sum(entry.actor.state is ActorState.IDLE and not entry.waiting for entry in entries),
+        waiting_commands=sum(entry.waiting for entry in entries),
+        waiting_thaws=waiting_thaws,
+        memory_bytes=memory_bytes,
+        thaws=counts.thaws,
+        crashes=counts.crashes,
+        restarts=counts.restarts,
+        quarantines=counts.quarantines,
+        releases=counts.releases,
+        hibernations=dict(counts.hibernations),
+        refused=dict(counts.refused),
+    )
+
+
+def shown(state: ActorState) -> ActorState:
+    """Between two incarnations a conversation is on its way back."""
+    return ActorState.THAWING if state is ActorState.STOPPED else state

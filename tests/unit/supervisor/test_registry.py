@@ -24,7 +24,7 @@ from torpor.store.contract import Loaded
 from torpor.store.in_memory import InMemoryStore
 from torpor.store.requests import Quarantine
 from torpor.supervisor.contract import LiveStatus
-from torpor.supervisor.registry import root_cause
+from torpor.supervisor.crashes import root_cause
 
 OTHER = ConversationKey("acme", "ann", "c_2")
 ONE_RESTART = msgspec.structs.replace(QUICK, restarts_max=1)
