@@ -41,6 +41,7 @@ from torpor.model.registry import ModelRegistry
 from torpor.operations.instruments import Instruments
 from torpor.operations.metrics import Statistics
 from torpor.operations.metrics_jobs import count_jobs
+from torpor.operations.overview import Overview
 from torpor.operations.tracing import open_tracing
 from torpor.settings import Settings
 from torpor.store.blobs import LocalBlobs
@@ -146,6 +147,7 @@ async def running(
             journals=engine.store,
             bus=engine.bus,
             jobs=engine.jobs,
+            server=Overview(metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain),
         )
         async with open_gateway(
             ports=wrapping.gateway(ports),

@@ -8,7 +8,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from tests.support.engine import Engine
-from tests.support.gateway_world import World
+from tests.support.gateway_world import WatchedServer, World
 from torpor.gateway.auth import Principal, mint
 from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.limits import Limits
@@ -54,6 +54,7 @@ def ports_of(engine: Engine) -> Ports:
         journals=engine.store,
         bus=engine.bus,
         jobs=jobs,
+        server=WatchedServer(engine.supervisor.turns),
     )
 
 
@@ -75,7 +76,14 @@ class Line:
         self.options = options or GatewayOptions()
         self.outbox = Outbox(self.options)
         if isinstance(world, World):
-            world = Ports(conversations=world, directory=world, journals=world, bus=world.bus, jobs=world.jobs)
+            world = Ports(
+                conversations=world,
+                directory=world,
+                journals=world,
+                bus=world.bus,
+                jobs=world.jobs,
+                server=world.server,
+            )
         self.session = Session(
             ports=world,
             authenticator=Authenticator(

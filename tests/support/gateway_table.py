@@ -20,14 +20,17 @@ from torpor.records.frames import (
     Create,
     Cursor,
     Delete,
+    DrainServer,
     DropJob,
     Hello,
     HibernateConversation,
     InspectConversation,
     ListConversations,
     ListJobs,
+    ListTurns,
     QuarantineConversation,
     ReadHistory,
+    ReadNumbers,
     Refresh,
     ReleaseConversation,
     Rename,
@@ -77,6 +80,9 @@ NAMELESS: Final[dict[type[ClientFrame], ClientFrame]] = {
     CountJobs: CountJobs(ref=REF),
 }
 """Kinds that name none."""
+    ReadNumbers: ReadNumbers(ref=REF),
+    ListTurns: ListTurns(ref=REF),
+    DrainServer: DrainServer(ref=REF),
 
 
 def tag(kind: type[ClientFrame]) -> str:

@@ -5,7 +5,7 @@ a read can be held open, so that a test can do something in the middle of it.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -29,7 +29,7 @@ from torpor.records.journal import (
 )
 from torpor.store.contract import DirectoryRow, Head
 from torpor.store.job_contract import JobCounts, JobState, StoredJob
-from torpor.supervisor.contract import Answer, Listing, LiveStatus
+from torpor.supervisor.contract import Answer, Draining, Listing, LiveStatus, RunningTurn
 
 
 async def _at_once() -> None:
@@ -89,12 +89,39 @@ class FiledJobs:
             raise JobIsRunning(f"{key.path}/{job_id}", retry_after_s=1.0)
 
 
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a part."""
+
+    running: int
+    by_name: Mapping[str, int]
+    by_two: Mapping[tuple[str, str], int]
+
+
+class WatchedServer:
+    """Implements ``gateway.status.Operated``: nothing of it ends."""
+
+    def __init__(self, turns: Callable[[], tuple[RunningTurn, ...]] = lambda: ()) -> None:
+        self.turns = turns
+        self.drained: list[float | None] = []
+        """The deadlines that were given."""
+
+    async def statistics(self) -> Mapping[str, msgspec.Struct]:
+        await _at_once()
+        numbers = Numbers(running=3, by_name={"a": 1}, by_two={("host", "open"): 1})
+        return {"parts": numbers, "jobs": msgspec.structs.replace(numbers, running=0)}
+
+    def drain(self, *, deadline_s: float | None) -> Draining:
+        self.drained.append(deadline_s)
+        return Draining(draining=True, turns=2, jobs=1, ends_us=5_000)
+
+
 class World:
     """Implements ``Conversations``, ``Directory`` and ``Journals``; holds the ``LocalBus`` that goes with them."""
 
     def __init__(self) -> None:
         self.bus = LocalBus()
         self.jobs = FiledJobs()
+        self.server = WatchedServer()
         self.journals: dict[ConversationKey, list[JournalRecord]] = defaultdict(list)
         self.live: dict[ConversationKey, LiveStatus] = {}
         self.at_us = 1_780_000_000_000_000

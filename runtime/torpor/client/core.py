@@ -4,7 +4,8 @@ Above: ``TorporClient``, which moves text between this and a socket. Nothing her
 ``connected`` says what to tell a new one, which is everything that an old one did not answer.
 
 A message is told again under its own id until it is answered, so it is one message however often that happens. What
-may be repeated without harm is repeated likewise; a cancel is not, since it could meet another turn.
+may be repeated without harm is repeated likewise; a cancel is not, since it could meet another turn, nor a drain, since
+it could meet the next server.
 """
 
 from collections import deque
@@ -23,6 +24,7 @@ from torpor.records.frames import (
     Cursor,
     DeltaFrame,
     Done,
+    DrainServer,
     ErrorFrame,
     Hello,
     ProgressFrame,
@@ -149,9 +151,9 @@ class ClientCore:
         self.welcome = None
         self.outgoing.clear()
         for ref, pending in tuple(self._pending.items()):
-            if isinstance(pending.frame, Cancel) and pending.told:
+            if isinstance(pending.frame, Cancel | DrainServer) and pending.told:
                 del self._pending[ref]
-                pending.asker.settle(ConnectionLost("cancel"))
+                pending.asker.settle(ConnectionLost(str(type(pending.frame).__struct_config__.tag)))
 
     def received(self, text: str | bytes) -> ResendLater | None:
         """Take a frame of the server. Raises: Unauthenticated: it does not know the token, and never will.

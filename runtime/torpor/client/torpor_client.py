@@ -33,12 +33,15 @@ from torpor.records.frames import (
     Cursor,
     Delete,
     Done,
+    DrainServer,
     DropJob,
     HibernateConversation,
     InspectConversation,
     ListConversations,
     ListJobs,
+    ListTurns,
     QuarantineConversation,
+    ReadNumbers,
     Refresh,
     ReleaseConversation,
     Rename,
@@ -339,6 +342,24 @@ class TorporClient:
         try:
             answer = await waiter.wait()
         finally:
+    async def server_statistics(self) -> dict[str, Row]:
+        """For operators: the numbers of the server's parts, by the part's name."""
+        result = await self._ask(ReadNumbers(ref=self._ids.new_id()), Result)
+        return {row["room"]: row for row in result.rows}
+
+    async def turns(self, *, limit: int = 200) -> tuple[Row, ...]:
+        """For operators: the turns that run now, the oldest first, up to ``limit`` of them."""
+        return (await self._ask(ListTurns(ref=self._ids.new_id(), limit=limit), Result)).rows
+
+    async def drain(self, *, deadline_s: float | None = None) -> Row:
+        """For operators: have the server end, its running turns after their present step, and return what it waits for.
+
+        Args: deadline_s: for the turns that run; None for what the server has configured.
+        Raises: ConnectionLost: it may have begun; it is not repeated, since it could meet the next server.
+        """
+        frame = DrainServer(ref=self._ids.new_id(), deadline_s=-1.0 if deadline_s is None else deadline_s)
+        return (await self._ask(frame, Result)).rows[0]
+
             self._core.withdraw(frame.ref)
         if not isinstance(answer, kind):
             raise ServerRefused(f"server answered with {type(answer).__name__}, expected {kind.__name__}")

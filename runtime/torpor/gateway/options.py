@@ -104,3 +104,5 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Size of the rows in one answer; at least one row is given."""
     hibernate_deadline_max_s: Pause = 300.0
     """The longest that a hibernate waits for a running turn."""
+    drain_deadline_max_s: Pause = 3600.0
+    """The longest that a drain may be told to wait for running turns."""

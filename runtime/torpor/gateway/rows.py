@@ -1,6 +1,6 @@
 """Listings, jobs and records as the rows of a ``result`` frame. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ from torpor.conversation.publish import event_of
 from torpor.gateway.status import run_status
 from torpor.records.journal import JournalRecord
 from torpor.store.job_contract import StoredJob
-from torpor.supervisor.contract import Listing
+from torpor.supervisor.contract import Listing, RunningTurn
 
 Row = dict[str, Any]
 
@@ -58,6 +58,26 @@ def job_row(job: StoredJob) -> Row:
     }
 
 
+def turn_row(turn: RunningTurn) -> Row:
+    """A turn that runs, and the step of it that is under way."""
+    return {
+        "path": turn.key.path,
+        "agent": turn.agent,
+        "turn": turn.turn,
+        "began_us": turn.began_us,
+        "step": turn.step,
+        "of": turn.of,
+        "step_began_us": turn.step_began_us,
+        "waiting": turn.waiting,
+    }
+
+
+def room_row(room: str, statistics: msgspec.Struct) -> Row:
+    """The numbers of one part."""
+    told = {name: _plain(value) for name, value in msgspec.structs.asdict(statistics).items()}
+    return {"room": room, **told}
+
+
 def record_row(record: JournalRecord) -> Row:
     """A record as it stands in the journal."""
     row: Row = msgspec.json.decode(msgspec.json.encode(record))
@@ -68,6 +88,13 @@ def event_row(record: JournalRecord) -> Row:
     """A public record as the event that clients are shown."""
     row: Row = msgspec.json.decode(msgspec.json.encode(event_of(record)))
     return row
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, where a number goes by several words as well."""
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else " ".join(key): each for key, each in value.items()}
+    return value
 
 
 def fitting(rows: Iterable[Row], *, size_bytes: int) -> tuple[Row, ...]:

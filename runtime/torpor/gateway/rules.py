@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.errors import NotPermitted
-from torpor.gateway import chat_frames, operator_frames, own_frames
+from torpor.gateway import chat_frames, operator_frames, own_frames, server_frames
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk, tag
 from torpor.records.frames import (
@@ -21,13 +21,16 @@ from torpor.records.frames import (
     CountJobs,
     Create,
     Delete,
+    DrainServer,
     DropJob,
     HibernateConversation,
     InspectConversation,
     ListConversations,
     ListJobs,
+    ListTurns,
     QuarantineConversation,
     ReadHistory,
+    ReadNumbers,
     Refresh,
     ReleaseConversation,
     Rename,
@@ -74,6 +77,9 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     DropJob: Rule(Scope.OPERATOR, operator_frames.drop_job),
 }
 """Every frame but ``hello``, which is the session's own."""
+    ReadNumbers: Rule(Scope.OPERATOR, server_frames.statistics),
+    ListTurns: Rule(Scope.OPERATOR, server_frames.turns),
+    DrainServer: Rule(Scope.OPERATOR, server_frames.drain),
 
 
 def serve(frame: ClientFrame, *, at: Desk, by: Principal) -> None:

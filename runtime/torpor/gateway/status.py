@@ -1,13 +1,16 @@
 """What the gateway reads of a conversation, and how it says what that is doing."""
 
+from collections.abc import Mapping
 from typing import Protocol
+
+import msgspec
 
 from torpor.records.frames import RunStatus
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import DirectoryRow
 from torpor.store.job_contract import JobCounts, JobState, StoredJob
-from torpor.supervisor.contract import LiveStatus
+from torpor.supervisor.contract import Draining, LiveStatus, RunningTurn
 
 
 class Journals(Protocol):
@@ -34,6 +37,22 @@ class Jobs(Protocol):
     async def redo(self, key: ConversationKey, job_id: str) -> None: ...
 
     async def drop(self, key: ConversationKey, job_id: str) -> None: ...
+
+
+class Operated(Protocol):
+    """The server as operators see it; implemented by ``operations.overview.Overview``."""
+
+    async def statistics(self) -> Mapping[str, msgspec.Struct]:
+        """Of each part that has numbers, by its name."""
+        ...
+
+    def turns(self) -> tuple[RunningTurn, ...]:
+        """Those that run now, the oldest first."""
+        ...
+
+    def drain(self, *, deadline_s: float | None) -> Draining:
+        """Begin to end the server, as ``supervisor.drain`` does it. Args: deadline_s: None for the configured one."""
+        ...
 
 
 def run_status(row: DirectoryRow | None, live: LiveStatus | None) -> RunStatus:

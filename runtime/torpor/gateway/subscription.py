@@ -33,7 +33,7 @@ from torpor.errors import (
 )
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
-from torpor.gateway.status import Jobs, Journals, run_status
+from torpor.gateway.status import Jobs, Journals, Operated, run_status
 from torpor.records.events import AnyEvent, Delta, Progress
 from torpor.records.frames import (
     Cursor,
@@ -99,6 +99,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     journals: Journals
     bus: Bus
     jobs: Jobs
+    server: Operated
 
 
 class Subscription:

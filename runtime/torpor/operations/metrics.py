@@ -124,18 +124,23 @@ class Metrics:
 
     async def page(self, accept: str = "") -> Page:
         """All numbers as of now. Args: accept: the header of that name, which chooses the format."""
-        reported = [family for room in tuple(self._rooms) for family in await self._asked(room)]
+        rooms = await self.rooms()
+        reported = [family for room, statistics in rooms.items() for family in _families(room, statistics)]
         return await anyio.to_thread.run_sync(_rendered, self._tallies, self._spreads, reported, accept)
 
-    async def _asked(self, room: str) -> list[Reported]:
+    async def rooms(self) -> dict[str, msgspec.Struct]:
+        """What each part says of itself now, by its name; without those that cannot tell."""
+        told = {room: await self._asked(room) for room in tuple(self._rooms)}
+        return {room: statistics for room, statistics in told.items() if statistics is not None}
+
+    async def _asked(self, room: str) -> msgspec.Struct | None:
         try:
             told = self._rooms[room]()
-            statistics = await told if isawaitable(told) else told
+            return await told if isawaitable(told) else told
         except TorporError as exc:  # the numbers of the others are good
             self._unread.add(room)
             _log.warning("metrics.room_unread", room=room, code=exc.code)
-            return []
-        return list(_families(room, statistics))
+            return None
 
 
 def _families(room: str, statistics: Any) -> Iterator[Reported]:

@@ -171,6 +171,10 @@ ROOMS: Final[Mapping[str, Room]] = {
             "cut_off": Number(Kind.COUNTER, "Turns that a drain cut off at its deadline."),
         },
     ),
+    "events": Room(
+        struct="operations.metrics_turns.EventStatistics",
+        numbers={"committed": Number(Kind.COUNTER, "Events that became durable.")},
+    ),
     "gateway": Room(
         struct="gateway.server.GatewayStatistics",
         numbers={

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+import msgspec
+
 from torpor.conversation.steps import Step
 from torpor.operations import metrics_table as table
 from torpor.operations.metrics import Metrics
@@ -39,6 +41,12 @@ _UNWATCHED: Final = nullcontext()
 _MICROSECONDS: Final = 1_000_000
 
 
+class EventStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Since the start."""
+
+    committed: int
+
+
 class TurnNumbers:
     """Implements ``turn.contract.Observer``."""
 
@@ -54,11 +62,18 @@ class TurnNumbers:
         self._tool_calls = metrics.tally(table.TOOL_CALLS)
         self._compactions = metrics.tally(table.COMPACTIONS)
         self._live_contexts = metrics.tally(table.LIVE_CONTEXTS)
+        self._events = 0
+        metrics.report("events", self.events)
+
+    def events(self) -> EventStatistics:
+        """What was committed for clients to see."""
+        return EventStatistics(committed=self._events)
 
     def step(self, key: ConversationKey, step: Step, *, agent: str) -> AbstractContextManager[None]:
         return _UNWATCHED
 
     def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
+        self._events += len(records)
         for record in records:
             match record:
                 case MessageReceived():

@@ -219,6 +219,24 @@ AnyClientFrame: TypeAlias = (
     | Send
     | Create
     | Rename
+class ReadNumbers(ClientFrame, frozen=True, tag="statistics"):
+    """Operator. The numbers of the server's parts, a row for each with its name in ``room``. Answered by ``result``."""
+
+
+class ListTurns(ClientFrame, frozen=True, tag="turns"):
+    """Operator. The turns that run now, the oldest first. Answered by ``result``."""
+
+    limit: int = 200
+
+
+class DrainServer(ClientFrame, frozen=True, tag="drain"):
+    """Operator. Begin no more turns, let running ones come to the end of a step, and end the server. Answered at once
+    by ``result``, one row that says what is waited for."""
+
+    deadline_s: float = -1.0
+    """For the turns that run; below 0 for the configured one."""
+
+
     | Archive
     | Unarchive
     | Delete
@@ -245,6 +263,9 @@ class ServerFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", 
 
 
 class Welcome(ServerFrame, frozen=True, tag="welcome"):
+    | ReadNumbers
+    | ListTurns
+    | DrainServer
     """The answer to ``hello``."""
 
     principal: str

@@ -47,14 +47,6 @@ class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that wait for turns of their own."""
 
 
-class Turns(Protocol):
-    """Implemented by ``supervisor.registry.Supervisor``."""
-
-    def turns(self) -> tuple[RunningTurn, ...]:
-        """Those that run now, the oldest first. Costs a look at each live conversation."""
-        ...
-
-
 class Draining(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drain has come."""
 
@@ -65,17 +57,6 @@ class Draining(msgspec.Struct, frozen=True, kw_only=True):
     """That run."""
     ends_us: int = 0
     """UTC, microseconds, when what is left is cut off; 0 while nothing drains."""
-
-
-class Drains(Protocol):
-    """Implemented by ``supervisor.drain.Drain``."""
-
-    def begin(self, *, deadline_s: float | None = None) -> Draining:
-        """Begin no more turns, let those that run come to the end of a step within ``deadline_s`` (by default the
-        configured one), and then end the process. One that has begun can be given less time, not more."""
-        ...
-
-    def status(self) -> Draining: ...
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ class DrainStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drain:
-    """Implements ``supervisor.contract.Drains``; see the module docstring."""
+    """See the module docstring. One for a process."""
 
     def __init__(self, *, actors: Supervisor, jobs: JobRunner, clock: Clock, deadline_s: float) -> None:
         """Args: deadline_s: for the turns that run, unless whoever begins it says another."""
@@ -53,7 +53,8 @@ class Drain:
         self.began = anyio.Event()
 
     def begin(self, *, deadline_s: float | None = None) -> Draining:
-        """See the contract; at once, without waiting for anything."""
+        """Let nothing begin any more, and give turns that run ``deadline_s`` (by default the configured one) to come to
+        the end of a step. One that has begun can be given less time, not more. Waits for nothing."""
         deadline_s = self._deadline_s if deadline_s is None else deadline_s
         if (ends_s := self._clock.monotonic_s() + deadline_s) < self._ends_s:
             self._ends_s = ends_s
