@@ -54,6 +54,10 @@ say = "{text}"
 _MANY: Final = "100000"
 _LIMITS: Final = {
     "TORPOR__TURN__MODEL_CALLS_MAX": _MANY,
+    "TORPOR__TURN__MODEL_CALLS_PER_OWNER_MAX": _MANY,
+    "TORPOR__SUPERVISOR__LIVE_MAX": _MANY,
+    "TORPOR__GATEWAY__FRAMES_PER_S": _MANY,
+    "TORPOR__GATEWAY__FRAMES_BURST": _MANY,
     "TORPOR__GATEWAY__PORT": "0",
 }
 """What would measure a bound instead of a cost."""

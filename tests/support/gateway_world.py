@@ -36,16 +36,45 @@ async def _at_once() -> None:
     await anyio.lowlevel.checkpoint()
 
 
+class Durable:
+    """An event that can also call."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self.listeners: list[Callable[[], None]] = []
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        self._event.set()
+        listeners, self.listeners = self.listeners, []
+        for tell in listeners:
+            tell()
+
+
 class PostedReply:
     """Implements ``supervisor.contract.Reply``."""
 
-    def __init__(self, answer: Answer | Exception, *, durable: anyio.Event | None) -> None:
+    def __init__(self, answer: Answer | Exception, *, durable: Durable | None) -> None:
         self._answer = answer
         self._durable = durable
 
     async def wait(self) -> Answer:
         if self._durable is not None:
             await self._durable.wait()
+        return self.result()
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        if self._durable is None or self._durable.is_set():
+            tell()
+        else:
+            self._durable.listeners.append(tell)
+
+    def result(self) -> Answer:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -137,7 +166,7 @@ class World:
         """Awaited inside every read, before it looks."""
         self.after_read: Callable[[], Awaitable[None]] = _at_once
         """Awaited inside every read, after it looked."""
-        self.durable: anyio.Event | None = None
+        self.durable: Durable | None = None
         """When given, replies wait for it."""
         self.refusals: list[Exception] = []
         """Raised by the next posts, one each."""

@@ -5,6 +5,7 @@ that arrive together share a commit. Closing succeeds only when nothing waits, w
 nothing.
 """
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import anyio
@@ -18,7 +19,7 @@ Answer: TypeAlias = Receipt | Refreshed | int | bool
 class PendingReply:
     """One command with the answer it will get; waited for by any number of tasks."""
 
-    __slots__ = ("_answer", "_done", "_error", "_event", "command")
+    __slots__ = ("_answer", "_done", "_error", "_event", "_listeners", "command")
 
     def __init__(self, command: Command) -> None:
         self.command = command
@@ -26,10 +27,18 @@ class PendingReply:
         self._answer: Answer | None = None
         self._error: TorporError | None = None
         self._done = False
+        self._listeners: list[Callable[[], None]] | None = None
 
     @property
     def is_done(self) -> bool:
         return self._done
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` as soon as there is an answer; it neither waits nor raises."""
+        if self._done:
+            tell()
+        else:
+            self._listeners = [*(self._listeners or ()), tell]
 
     def resolve(self, answer: Answer) -> None:
         """Answer it; only the first answer counts."""
@@ -45,6 +54,10 @@ class PendingReply:
             if self._event is None:
                 self._event = anyio.Event()
             await self._event.wait()
+        return self.result()
+
+    def result(self) -> Answer:
+        """The answer, of one that is done. Raises: the error it failed with."""
         if self._error is not None:
             raise self._error
         assert self._answer is not None
@@ -56,6 +69,9 @@ class PendingReply:
         self._done, self._answer, self._error = True, answer, error
         if self._event is not None:
             self._event.set()
+        listeners, self._listeners = self._listeners, None
+        for tell in listeners or ():
+            tell()
 
 
 class Mailbox:

@@ -28,14 +28,14 @@ from torpor.records.frames import (
     UpdateContext,
 )
 from torpor.records.ids import CONVERSATION_ID, ConversationKey
-from torpor.supervisor.contract import Reply
+from torpor.supervisor.contract import Answer, Reply
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 def send(desk: Desk, frame: Send, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
-    desk.post(frame, key, _message(frame, by=by, options=desk.options), answer=partial(_accepted, frame))
+    desk.tell(frame, key, _message(frame, by=by, options=desk.options), answer=partial(_accepted, frame))
 
 
 def _message(frame: Send, *, by: Principal, options: GatewayOptions) -> SendMessage:
@@ -58,8 +58,7 @@ def _message(frame: Send, *, by: Principal, options: GatewayOptions) -> SendMess
     )
 
 
-async def _accepted(frame: Send, reply: Reply) -> ServerFrame:
-    receipt = await reply.wait()
+def _accepted(frame: Send, receipt: Answer) -> ServerFrame:
     if not isinstance(receipt, Receipt):
         raise TypeError(f"a message was answered with {type(receipt).__name__}, expected a receipt")
     return Accepted(
@@ -78,12 +77,7 @@ def update_context(desk: Desk, frame: UpdateContext, by: Principal) -> None:
     if (size_bytes := len(_ENCODER.encode(context))) > desk.options.context_bytes_max:
         raise TooLong("context", size_bytes=size_bytes, max_bytes=desk.options.context_bytes_max)
     command = TellContext(principal=by.subject, context=context, agent=frame.agent)
-    desk.post(frame, key, command, answer=partial(_done, frame))
-
-
-async def _done(frame: UpdateContext, reply: Reply) -> ServerFrame:
-    await reply.wait()
-    return Done(ref=frame.ref)
+    desk.tell(frame, key, command, answer=lambda _: Done(ref=frame.ref))
 
 
 def refresh(desk: Desk, frame: Refresh, by: Principal) -> None:

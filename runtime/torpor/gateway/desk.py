@@ -42,7 +42,7 @@ from torpor.records.frames import (
     Unsubscribe,
 )
 from torpor.records.ids import ConversationKey
-from torpor.supervisor.contract import Reply
+from torpor.supervisor.contract import Answer, Reply
 
 _log = structlog.get_logger()
 
@@ -152,6 +152,27 @@ class Desk:
         reply = self.ports.conversations.post(key, command)
         self.request(frame, lambda: answer(reply))
 
+    def tell(
+        self, frame: ClientFrame, key: ConversationKey, command: Command, *, answer: Callable[[Answer], ServerFrame]
+    ) -> None:
+        """As ``post``, for an answer that is made without looking anything up: it needs no task.
+
+        Raises: Busy, Unavailable: it was not taken.
+        """
+        self._check_requests()
+        reply = self.ports.conversations.post(key, command)
+        self._waiting += 1
+
+        def settle() -> None:
+            self._waiting -= 1
+            try:
+                said = answer(reply.result())
+            except Exception as exc:  # noqa: BLE001 - the edge of a client frame; nothing of it may reach the actor
+                said = self._failure(exc, of=frame)
+            self.outbox.put(said)
+
+        reply.when_done(settle)
+
     def _check_requests(self) -> None:
         if self._waiting >= self.options.requests_max:
             raise Busy("this connection", waiting=self._waiting, retry_after_s=self.options.busy_retry_s)
@@ -165,21 +186,26 @@ class Desk:
     async def _answer(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
         try:
             answer = await work()
-        except ClientError as exc:
-            answer = error_frame(exc, of=frame)
-        except JournalCorrupt as exc:
-            _log.exception("gateway.journal_unreadable", conversation=exc.key)
-            answer = error_frame(Quarantined(exc.key, reason="its journal cannot be read"), of=frame)
-        except StoreError:
-            _log.warning("gateway.store_unreadable", frame=tag(frame), exc_info=True)
-            retry_s = self.options.unavailable_retry_s
-            answer = error_frame(Unavailable("the store cannot be read now", retry_after_s=retry_s), of=frame)
-        except Exception:  # noqa: BLE001 - the edge of a client frame; resending it must not end another connection
-            _log.exception("gateway.frame_failed", frame=tag(frame))
-            answer = error_frame(None, of=frame)
+        except Exception as exc:  # noqa: BLE001 - the edge of a client frame; resending it must not end another connection
+            answer = self._failure(exc, of=frame)
         finally:
             self._waiting -= 1
         self.outbox.put(answer)
+
+    def _failure(self, exc: Exception, *, of: ClientFrame) -> ServerFrame:
+        """What a client is told, and the log where it is told less."""
+        match exc:
+            case ClientError():
+                return error_frame(exc, of=of)
+            case JournalCorrupt():
+                _log.error("gateway.journal_unreadable", conversation=exc.key, exc_info=exc)
+                return error_frame(Quarantined(exc.key, reason="its journal cannot be read"), of=of)
+            case StoreError():
+                _log.warning("gateway.store_unreadable", frame=tag(of), exc_info=exc)
+                retry_s = self.options.unavailable_retry_s
+                return error_frame(Unavailable("the store cannot be read now", retry_after_s=retry_s), of=of)
+        _log.error("gateway.frame_failed", frame=tag(of), exc_info=exc)
+        return error_frame(None, of=of)
 
     def __repr__(self) -> str:
         return f"<Desk subscriptions={len(self._subscriptions)} waiting={self._waiting}>"

@@ -1,5 +1,6 @@
 """What the gateway sees of the supervisor: a port to deliver commands through, and a list of what lives."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -17,6 +18,14 @@ class Reply(Protocol):
 
     async def wait(self) -> Answer:
         """Raises: ClientError: why it was not done; with ``retry`` SAFE the same command may be given again."""
+        ...
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` once ``result`` may be asked for, at once if it may be now; it neither waits nor raises."""
+        ...
+
+    def result(self) -> Answer:
+        """What ``wait`` returns, without waiting. Raises: as ``wait``."""
         ...
 
 

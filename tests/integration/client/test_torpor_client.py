@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 from tests.support.cutting_proxy import cutting_proxy
 from tests.support.gateway_house import House, gateway_house
 from tests.support.gateway_line import token_for
-from tests.support.gateway_world import replied
+from tests.support.gateway_world import Durable, replied
 from torpor.client.connection import FINAL_CLOSE_CODES
 from torpor.client.failures import ClientClosed, ConnectionLost, RequestRefused, ServerRefused
 from torpor.client.items import AnyItem, DeltaItem, EventItem, ReloadItem, ResumedItem
@@ -129,7 +129,7 @@ async def test_a_context_is_told_and_told_again_where_the_answer_was_lost(house:
     context = WorkingContext(record=SelectedRecord(type="room", id="7", text="blue"))
     async with cutting_proxy(house.gateway.port) as proxy, client_of(house, port=proxy.port) as client:
         await client.update_context("c1", context, agent="helper")
-        house.world.durable = anyio.Event()
+        house.world.durable = Durable()
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.update_context, "c1", WorkingContext())
@@ -248,7 +248,7 @@ async def test_a_restart_of_the_server_is_survived_with_what_was_under_way() -> 
     async with gateway_house() as first:
         port = first.gateway.port
         first.world.converse(KEY, turns=2)
-        first.world.durable = anyio.Event()
+        first.world.durable = Durable()
         async with client_of(first) as client, client.watch("c1", Cursor(event=3)) as watch:
             assert (await next_of(watch, ResumedItem)).head == 8
             assert await events_of(watch, up_to=8) == [4, 5, 6, 7, 8]
@@ -301,7 +301,7 @@ async def test_a_connection_that_hangs_is_replaced(house: House) -> None:
 async def test_a_cancel_on_a_lost_connection_is_not_repeated(house: House) -> None:
     house.world.converse(KEY, turns=1)
     house.world.live[KEY] = LiveStatus(state="running", turn=2)
-    house.world.durable = anyio.Event()
+    house.world.durable = Durable()
     async with cutting_proxy(house.gateway.port) as proxy, client_of(house, port=proxy.port) as client:
         await client.connected()
         async with anyio.create_task_group() as tasks:
@@ -480,7 +480,7 @@ async def test_an_error_in_the_block_comes_out_as_it_is(house: House) -> None:
 
 
 async def test_closing_the_client_ends_whoever_waits(house: House) -> None:
-    house.world.durable = anyio.Event()
+    house.world.durable = Durable()
     errors: list[type[Exception]] = []
 
     async def wait_for(client: TorporClient) -> None:

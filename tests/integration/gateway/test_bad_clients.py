@@ -10,7 +10,7 @@ from anyio.abc import ByteStream
 
 from tests.support.gateway_house import Caller, House, gateway_house
 from tests.support.gateway_line import token_for
-from tests.support.gateway_world import World
+from tests.support.gateway_world import Durable, World
 from torpor.gateway.close_reasons import CloseReason
 from torpor.records.frames import Accepted, ErrorFrame, EventFrame, Reload, Send
 from torpor.records.ids import ConversationKey, MessageId
@@ -87,7 +87,7 @@ async def test_too_much_before_hello_closes_the_connection(house: House) -> None
 
 
 async def test_a_flood_of_requests_that_are_not_answered_is_told_busy(house: House) -> None:
-    house.world.durable = anyio.Event()
+    house.world.durable = Durable()
     async with house.call() as caller:
         for number in range(100):
             await caller.say(Send(conversation="c1", message_id=MessageId(f"m{number}"), text="hello"))

@@ -116,3 +116,23 @@ async def test_who_stops_waiting_for_an_answer_takes_it_from_nobody() -> None:
         await reply.wait()
     reply.resolve(True)
     assert await reply.wait() is True
+
+
+async def test_whoever_listens_is_told_once_and_at_once_where_the_answer_is_there() -> None:
+    reply, told = pending(), list[object]()
+    reply.when_done(lambda: told.append(reply.result()))
+    reply.when_done(lambda: told.append("too"))
+    assert told == []
+    reply.resolve(3)
+    reply.resolve(4)
+    reply.when_done(lambda: told.append("late"))
+
+    assert told == [3, "too", "late"]
+
+
+async def test_the_result_of_a_failure_is_its_error() -> None:
+    reply = pending()
+    reply.fail(Busy("mailbox", waiting=1, retry_after_s=1.0))
+
+    with pytest.raises(Busy):
+        reply.result()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.gateway_line import Line, principal
 from tests.support.gateway_table import KINDS, example
-from tests.support.gateway_world import World
+from tests.support.gateway_world import Durable, World
 from torpor.errors import Busy, JournalCorrupt, NotNow, Rejected, StoreUnavailable
 from torpor.gateway.auth import Scope
 from torpor.gateway.close_reasons import CloseReason
@@ -199,7 +199,7 @@ async def test_a_page_of_events_has_a_size(world: World, opened: Opened) -> None
 
 
 async def test_a_message_is_accepted_once_it_is_durable_and_holds_up_nothing_else(world: World, opened: Opened) -> None:
-    world.durable = anyio.Event()
+    world.durable = Durable()
     async with opened() as line:
         line.say(send("m1", ref="r1"))
         line.say(send("m2", ref="r2"))
@@ -341,7 +341,7 @@ async def test_a_fault_behind_a_request_is_its_answer_and_nobody_elses(
 
 
 async def test_requests_that_wait_are_bounded_and_the_answer_is_busy(world: World, opened: Opened) -> None:
-    world.durable = anyio.Event()
+    world.durable = Durable()
     async with opened(requests_max=3) as line:
         for number in range(4):
             line.say(send(f"m{number}"))
@@ -370,7 +370,7 @@ async def test_answers_that_are_not_read_close_the_connection(world: World, open
 
 
 async def test_a_context_is_done_once_it_is_durable(world: World, opened: Opened) -> None:
-    world.durable = anyio.Event()
+    world.durable = Durable()
     async with opened(principal("ann", owner="alice")) as line:
         line.say(UpdateContext(ref="r1", conversation="c1", context=CONTEXT, agent="helper"))
         line.say(Unsubscribe(conversation="c9", ref="r2"))

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from tests.support.gateway_line import Line, ManualClock, principal, token_for
-from tests.support.gateway_world import World
+from tests.support.gateway_world import Durable, World
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.limits import Limits
 from torpor.gateway.options import GatewayOptions
@@ -168,7 +168,7 @@ async def test_a_connection_on_which_nothing_goes_on_is_closed(what: str) -> Non
             line.say(Subscribe(subscription=Subscription(conversation="c1")))
             await line.hear_a(Reload)
         if what == "waiting":
-            house.world.durable = anyio.Event()
+            house.world.durable = Durable()
             line.say(Send(conversation="c1", message_id=MessageId("m1"), text="hello"))
             await anyio.wait_all_tasks_blocked()
         house.clock.advance(59)

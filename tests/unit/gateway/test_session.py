@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.support.gateway_line import Line, ManualClock, principal, token_for
-from tests.support.gateway_world import World
+from tests.support.gateway_world import Durable, World
 from torpor.errors import IllegalTransition
 from torpor.gateway.auth import mint
 from torpor.gateway.close_reasons import CloseReason
@@ -323,7 +323,7 @@ async def test_after_its_end_a_session_takes_nothing(world: World, opened: Opene
 
 
 async def test_a_client_that_leaves_withdraws_nothing(world: World, opened: Opened) -> None:
-    world.durable = anyio.Event()
+    world.durable = Durable()
     async with opened(principal=principal("alice")) as line:
         line.say(send())
         await anyio.wait_all_tasks_blocked()
