@@ -174,6 +174,17 @@ class TooManyConversations(ClientError):
         self.limit = limit
 
 
+class NotRetractable(ClientError):
+    """Only the last message can be taken back, once, and not while it is being answered."""
+
+    code = "not_retractable"
+
+    def __init__(self, message_id: str, *, why: str) -> None:
+        super().__init__(f"message {message_id!r} cannot be retracted, {why}")
+        self.message_id = message_id
+        self.why = why
+
+
 class UnknownAgent(ClientError):
     """A conversation names an agent that the home no longer defines; its history stays readable."""
 

@@ -17,12 +17,21 @@ from tests.simulation.world import World
 from tests.support.oracle_evidence import Json, Watch
 from torpor.conversation.publish import event_of
 from torpor.errors import StoreError
-from torpor.records.commands import CancelTurn, Command, Hibernate, RefreshLiveContext, SendMessage, UpdateContext, Wake
+from torpor.records.commands import (
+    CancelTurn,
+    Command,
+    Hibernate,
+    RefreshLiveContext,
+    RetractMessage,
+    SendMessage,
+    UpdateContext,
+    Wake,
+)
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, WhenBusy
 
-_FOR_GOOD = frozenset({"rejected", "unknown_agent", "empty_message", "quarantined"})
+_FOR_GOOD = frozenset({"rejected", "unknown_agent", "empty_message"})
 _READ_WITHIN_S = 5.0
 _POLL_S = 5.0
 _TRIES = 20
@@ -61,13 +70,14 @@ class Client:
             self._wake,
             self._update_context,
             self._refresh,
+            self._retract,
         )
         while self._sent < self._world.plan.sends and self._world.is_stormy:
             self._nudges.clear()
             self._nudged = anyio.Event()
             with anyio.move_on_after(rng.choice((0.0, 0.05, 0.5, 2.0, 5.0)) * rng.random()):
                 await self._nudged.wait()
-            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1, 4, 2))[0]
+            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1, 4, 2, 2))[0]
             await action()
         self.is_done = True
 
@@ -223,6 +233,14 @@ class Client:
     async def _refresh(self) -> None:
         """Have the live context made anew, or have it looked at as whoever opens the conversation does."""
         await self._ask(RefreshLiveContext(is_opened=self._world.rng.random() < 0.5), patience_s=10.0)
+
+    async def _retract(self) -> None:
+        """Take back what was sent last, whether it waits, runs or was answered."""
+        if self._sent:
+            id_ = MessageId(f"{self.name}-{self._sent}")
+            asked = await self._ask(RetractMessage(principal=self.name, message_id=id_), patience_s=10.0)
+            if asked is not None and asked.noted.answered and not asked.noted.error:
+                self._world.saw(Sight.RETRACTED)
 
     async def _wake(self) -> None:
         await self._ask(Wake(), patience_s=10.0)

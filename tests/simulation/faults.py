@@ -22,6 +22,8 @@ class Fault(StrEnum):
     PAUSED = "paused"
     """The process stands still, at times for longer than its leases live."""
     CLOCK_JUMPED = "clock_jumped"
+    QUARANTINED = "quarantined"
+    """An operator sets a conversation aside, and another one releases it later."""
     STORE_LOST_REPLY = "store_lost_reply"
     """Carried out, and answered as unavailable."""
     STORE_UNAVAILABLE = "store_unavailable"
@@ -121,8 +123,15 @@ class Sight(StrEnum):
     RESENT_ELSEWHERE = "resent_elsewhere"
     GAP_FILLED = "gap_filled"
     HIBERNATED = "hibernated"
+    MADE_ROOM = "made_room"
+    """One that rested hibernated for another one's sake."""
+    NO_ROOM = "no_room"
+    """One more would have been one too many, and nobody rested."""
+    SET_ASIDE = "set_aside"
+    RELEASED = "released"
     HIBERNATION_REFUSED = "hibernation_refused"
     CANCELLED = "cancelled"
+    RETRACTED = "retracted"
     BUSY = "busy"
     REJECTED = "rejected"
     TOOL_RETRIED_BY_KEY = "tool_retried_by_key"
@@ -179,6 +188,7 @@ _MISFORTUNES = {
     Fault.STOPPED: 1.0,
     Fault.PAUSED: 3.0,
     Fault.CLOCK_JUMPED: 1.0,
+    Fault.QUARANTINED: 1.0,
     Fault.SNAPSHOT_DAMAGED: 1.0,
     Fault.SNAPSHOT_DELETED: 1.0,
 }
@@ -227,6 +237,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the summariser; a small one reads in pieces."""
     live_every: int
     live_max_age_s: float
+    live_max: int
+    """Actors that may live in a process."""
+    thaws_max: int
 
 
 def plan_of(rng: Random) -> Plan:
@@ -269,4 +282,6 @@ def plan_of(rng: Random) -> Plan:
         summary_window_tokens=rng.choice((400, 8_000, 8_000)),
         live_every=rng.choice((3, 6)),
         live_max_age_s=rng.choice((10.0, 28_800.0)),
+        live_max=rng.choice((1, 2_000)),
+        thaws_max=rng.choice((1, 32)),
     )

@@ -34,6 +34,7 @@ from torpor.records.frames import (
     Refresh,
     ReleaseConversation,
     Rename,
+    Retract,
     RetryJob,
     Send,
     Subscribe,
@@ -58,6 +59,7 @@ NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
     Rename: lambda name: Rename(ref=REF, conversation=name, title="another"),
     Archive: lambda name: Archive(ref=REF, conversation=name),
     Unarchive: lambda name: Unarchive(ref=REF, conversation=name),
+    Retract: lambda name: Retract(ref=REF, conversation=name, message_id=MESSAGE_ID),
     Delete: lambda name: Delete(ref=REF, conversation=name),
     UpdateContext: lambda name: UpdateContext(ref=REF, conversation=name, context=WorkingContext()),
     Refresh: lambda name: Refresh(ref=REF, conversation=name),
@@ -78,11 +80,11 @@ NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
 
 NAMELESS: Final[dict[type[ClientFrame], ClientFrame]] = {
     CountJobs: CountJobs(ref=REF),
-}
-"""Kinds that name none."""
     ReadNumbers: ReadNumbers(ref=REF),
     ListTurns: ListTurns(ref=REF),
     DrainServer: DrainServer(ref=REF),
+}
+"""Kinds that name none."""
 
 
 def tag(kind: type[ClientFrame]) -> str:

@@ -18,6 +18,7 @@ from torpor.conversation.fold import digest_of, fold, requested_view, version_of
 from torpor.conversation.lately import preamble_record
 from torpor.conversation.live_context import live_block
 from torpor.conversation.number import numbered
+from torpor.conversation.retracting import view_before
 from torpor.conversation.state import PAUSED, CallState, CallStatus, ConversationState, TurnState
 from torpor.conversation.steps import (
     CallModel,
@@ -54,6 +55,7 @@ from torpor.records.journal import (
     LiveContextReplaced,
     LiveReason,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -98,6 +100,7 @@ SKILLS = ("refunds", "visits", "chatter")
 LONG = "é\U0001f600 long, " * 20
 LIVE_EVERY = 3
 """Records between two moments at which something may come of the live context; else histories are of little more."""
+RETRACTED_EVERY = 3
 MANAGED_EVERY = 7
 """Likewise for what people do with the conversation as a whole."""
 THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
@@ -152,6 +155,8 @@ class Teller:
         self.messages: list[Message] = []
         self.refused: set[int] = set()
         """Turns."""
+        self.retracted: set[int] = set()
+        """Turns."""
         self.taken_out: set[MessageId] = set()
         """Messages that went with them."""
         self.beside: dict[int, Beside] = {}
@@ -173,6 +178,8 @@ class Teller:
             happenings.append(self._manage)
         if self.state.lost_calls:
             happenings.append(self._end_late)
+        if not len(self.journal) % RETRACTED_EVERY and (self.state.queued or self._can_take_back()):
+            happenings.append(self._retract)
         if self.state.seq and not len(self.journal) % LIVE_EVERY:
             happenings.append(self._go_on_with_live_context)
         if self._is_asking:
@@ -215,6 +222,7 @@ class Teller:
         other._choices = [*reversed(choices)]
         other.journal, other.requests, other.messages = [*self.journal], [*self.requests], [*self.messages]
         other.refused, other.taken_out = {*self.refused}, {*self.taken_out}
+        other.retracted = {*self.retracted}
         other.beside = {**self.beside}
         return other
 
@@ -260,6 +268,25 @@ class Teller:
             self._add(ConversationUnarchived(principal="ann"))
         else:
             self._add(ConversationArchived(principal="ann"))
+
+    def _can_take_back(self) -> bool:
+        return self.state.turn is None and self.state.ended is not None
+
+    def _retract(self) -> None:
+        """One that waits, or the last turn."""
+        state, ended = self.state, self.state.ended
+        if self._can_take_back() and ended is not None and (not state.queued or self._pick((True, False))):
+            link = view_before(state, ended).link.hex()
+            note = (text_block("[retracted]"),) if ended.executed else ()
+            self._add(
+                MessageRetracted(turn=ended.number, messages=ended.messages, principal="ann", link=link, note=note)
+            )
+            self.retracted.add(ended.number)
+            self.taken_out.update(ended.messages)
+        else:
+            id_ = self._pick(state.queued).id
+            self._add(MessageRetracted(messages=(id_,), principal="ann"))
+            self.taken_out.add(id_)
 
     def _end_late(self) -> None:
         call_id = self._pick(self.state.lost_calls)

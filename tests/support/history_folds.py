@@ -15,6 +15,7 @@ from torpor.records.journal import (
     ContextReplaced,
     FoldReason,
     JournalRecord,
+    MessageRetracted,
     TurnPrepared,
     TurnRefused,
     Usage,
@@ -93,6 +94,8 @@ class Firsts:
             case TurnPrepared():
                 self.blocks[record.turn] = before.view.blocks
             case TurnRefused():
+                del self.blocks[record.turn]
+            case MessageRetracted() if record.turn:
                 del self.blocks[record.turn]
             case ContextReplaced():
                 gone = self.blocks[record.kept_from] - len(record.head)

@@ -21,6 +21,7 @@ PUBLIC_KINDS = {
     "conversation_archived": "conversation.archived",
     "conversation_unarchived": "conversation.unarchived",
     "message_received": "message.received",
+    "message_retracted": "message.retracted",
     "turn_prepared": "turn.started",
     "model_replied": "reply.finished",
     "model_failed": "model.failed",
@@ -141,6 +142,8 @@ class Account:
     calls: dict[str, Call] = field(default_factory=dict)
     turn_of: dict[str, int] = field(default_factory=dict)
     """Message id to the turn that took it."""
+    retracted: set[str] = field(default_factory=set)
+    """Messages that were taken back."""
     taken_at: dict[str, int] = field(default_factory=dict)
     """Message id to the seq of the record that took it."""
     folds: list[Record] = field(default_factory=list)
@@ -223,6 +226,8 @@ def account_of(journal: Journal) -> Account:
             _take(account, open_turn, record, record["messages"])
         elif kind == "late_result":
             _late(account, record, where)
+        elif kind == "message_retracted":
+            _retract(account, open_turn, record, where)
         elif kind not in OUTSIDE_TURNS:
             if open_turn is None or open_turn.number != record.get("turn", 0):
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
@@ -237,12 +242,25 @@ def account_of(journal: Journal) -> Account:
     return account
 
 
+def _retract(account: Account, open_turn: Turn | None, record: Record, where: str) -> None:
+    """Messages that wait, or those of the last turn while none runs; either only once."""
+    messages, number = record["messages"], record.get("turn", 0)
+    if again := account.retracted & set(messages):
+        account.faults.append(f"{where}: messages {sorted(again)} were retracted before")
+    account.retracted.update(messages)
+    if number and (open_turn is not None or number != len(account.turns) or messages != account.turns[number].messages):
+        account.faults.append(f"{where}: turn {number} of {messages} is not the last one, or one runs")
+    for message in messages if not number else ():
+        if message not in account.messages or message in account.turn_of:
+            account.faults.append(f"{where}: message {message} does not wait")
+
+
 def _take(account: Account, turn: Turn, record: Record, messages: list[str]) -> None:
     for message in messages:
         if message not in account.messages:
             account.faults.append(f"record {record['seq']} takes message {message}, which was not received")
-        if message in account.turn_of:
-            account.faults.append(f"record {record['seq']} takes message {message} again")
+        if message in account.turn_of or message in account.retracted:
+            account.faults.append(f"record {record['seq']} takes message {message} again, or though it was retracted")
         account.turn_of[message], account.taken_at[message] = turn.number, record["seq"]
         turn.messages.append(message)
 
@@ -326,7 +344,7 @@ def journal_faults(journal: Journal, account: Account) -> Iterator[str]:
         yield f"{journal.path}: its snapshot is at {journal.snapshot_seq}, the journal ends at {len(journal.records)}"
     if journal.receipts != {message: record["event"] for message, record in account.messages.items()}:
         yield f"{journal.path}: its receipts are {journal.receipts}, which its messages are not"
-    for message in account.messages.keys() - account.turn_of.keys():
+    for message in account.messages.keys() - account.turn_of.keys() - account.retracted:
         yield f"{journal.path}: message {message} was never taken by a turn"
 
 

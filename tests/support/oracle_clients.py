@@ -32,6 +32,8 @@ def _messages(case: Case) -> Iterator[Violation]:
         if id_ not in attempts:
             yield case.broken("message_invented", f"message {id_} was never sent")
         turns = case.story.taken.get(id_, [])
+        if not turns and id_ in case.story.retracted:
+            continue
         if len(turns) != 1:
             kind = "answered_twice" if turns else "unanswered_message"
             yield case.broken(kind, f"message {id_} of record {record['seq']} was taken by turns {turns}")
@@ -228,6 +230,12 @@ def event_of(record: Json) -> Json:
             body = _only(record, "code", "detail", "offers") | ({"text": text} if text else {})
         case "turn_refused":
             body = _only(record, "detail")
+        case "message_retracted":
+            body = _only(record, "messages", "principal")
+        case "conversation_renamed":
+            body = _only(record, "title", "principal")
+        case "conversation_archived" | "conversation_unarchived":
+            body = _only(record, "principal")
         case _:
             body = {}
     return {"type": _EVENT_TYPES.get(kind, kind), **head, **body}
@@ -235,6 +243,10 @@ def event_of(record: Json) -> Json:
 
 _EVENT_TYPES = {
     "message_received": "message.received",
+    "message_retracted": "message.retracted",
+    "conversation_renamed": "conversation.renamed",
+    "conversation_archived": "conversation.archived",
+    "conversation_unarchived": "conversation.unarchived",
     "turn_prepared": "turn.started",
     "model_replied": "reply.finished",
     "model_failed": "model.failed",

@@ -170,6 +170,11 @@ class _Walk:
         self._skills, self._loaded_in = dict(self._base_skills), dict(self._base_loaded_in)
         yield from ()
 
+    def _message_retracted(self, record: Json) -> Iterator[Violation]:
+        if record.get("turn"):
+            self._skills, self._loaded_in = dict(self._base_skills), dict(self._base_loaded_in)
+        yield from ()
+
     def _context_replaced(self, record: Json) -> Iterator[Violation]:
         """A skill that was loaded in what goes stands at the head from now on, at that version, or is told as
         forgotten; and no other one is."""

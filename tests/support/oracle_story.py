@@ -14,6 +14,7 @@ from tests.support.oracle_view import View, canonical, chain_link, extended, mes
 PUBLIC_KINDS = frozenset(
     {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
     | {
+        "message_retracted",
         "conversation_renamed",
         "conversation_archived",
         "conversation_unarchived",
@@ -133,6 +134,8 @@ class Turn:
     base: View = ()
     """The view before the turn."""
     base_notes: list[Json] = field(default_factory=list)
+    end_note: Json = field(default_factory=dict)
+    """Of its end."""
     round: int = 0
     call: str = ""
     reply: list[Json] | None = None
@@ -171,6 +174,8 @@ class Story:
         self.calls: dict[str, Call] = {}
         self.requests: list[Request] = []
         self.received: dict[str, Json] = {}
+        self.retracted: set[str] = set()
+        """Messages that were taken back."""
         self.taken: dict[str, list[int]] = {}
         """Turns that took a message, by its id."""
         self.at_rest: list[bool] = [True]
@@ -362,6 +367,34 @@ class Story:
         self.positions[id_] = self._queue.index(waiting) + (self._turn is not None)
         self.queue_max = max(self.queue_max, len(self._queue))
 
+    def _message_retracted(self, record: Json, seq: int) -> None:
+        """Messages that wait; or the last turn, while none runs, and then the view is what it was before."""
+        messages, number = record["messages"], record.get("turn", 0)
+        if again := self.retracted & set(messages):
+            self._broken("message_twice", seq, f"messages {sorted(again)} were retracted before")
+        self.retracted.update(messages)
+        if not number:
+            waiting = {other.id for other in self._queue}
+            if not set(messages) <= waiting:
+                self._broken("journal_order", seq, f"{messages} are retracted, waiting are {sorted(waiting)}")
+            self._queue = [other for other in self._queue if other.id not in messages]
+            return
+        turn = self.turns.get(number)
+        if self._turn is not None or turn is None or number != len(self.turns) or messages != turn.messages:
+            fact = f"turn {number} of {messages} is retracted, the last is {len(self.turns)}"
+            self._broken("journal_order", seq, fact)
+            return
+        self._view = tuple(said for said in self._view if said.turn != number)
+        notes = [*self._notes]
+        if turn.end_note in notes:
+            notes.remove(turn.end_note)
+        executed = any(call.turn == number and call.effect == "write" for call in self.calls.values())
+        if executed != bool(record.get("note")):
+            self._broken("retraction_untold", seq, f"turn {number} is retracted with the note {record.get('note')}")
+        self._notes = [*turn.base_notes, *notes, *record.get("note", [])]
+        if (link := chain_link(messages_of(self._view))) != record.get("link", ""):
+            self._broken("view", seq, f"the retraction leaves link {link}, recorded {record.get('link')}")
+
     def _turn_prepared(self, record: Json, seq: int) -> None:
         number, messages = record.get("turn", 0), record["messages"]
         if self._turn is not None or number != len(self.turns) + 1:
@@ -532,6 +565,7 @@ class Story:
         turn.partial = "".join(block.get("text", "") for block in record.get("partial", []))
         self._say("assistant", record.get("partial", []))
         self._notes.append(record["note"])
+        turn.end_note = record["note"]
         self._end(turn, record, seq)
 
     _turn_failed = _turn_cancelled

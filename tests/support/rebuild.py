@@ -69,6 +69,8 @@ class _Rebuilding:
         self.notes: list[Json] = []
         self.base: list[_Said] = []
         self.base_notes: list[Json] = []
+        self.end_note = -1
+        """Place among the notes of the one that told how the last turn ended."""
         self.turn = 0
         self.reply: list[Json] = []
         self.results: dict[str, Json] = {}
@@ -95,6 +97,8 @@ class _Rebuilding:
                 self.results[record["call_id"]] = record["block"]
             case "late_result":
                 self.notes.append(record["note"])
+            case "message_retracted":
+                self._retract(record)
             case "live_context_replaced":
                 self.lives[record["seq"]] = record["block"]
             case "context_replaced":
@@ -148,8 +152,19 @@ class _Rebuilding:
             self.view, self.notes = self.base, [*self.base_notes, *self.notes]
         self.view = [said for said in self.view if not said.is_turn_only]
         self._say("assistant", record.get("partial", []))
+        self.end_note = len(self.notes) if "note" in record else -1
         if "note" in record:
             self.notes.append(record["note"])
+
+    def _retract(self, record: Json) -> None:
+        """Waiting messages are no more; the last turn leaves the view, and the notes that it had taken wait again."""
+        if not record.get("turn"):
+            for id_ in record["messages"]:
+                del self.waiting[id_]
+            return
+        self.view = [said for said in self.view if said.turn != record["turn"]]
+        later = [note for place, note in enumerate(self.notes) if place != self.end_note]
+        self.notes = [*self.base_notes, *later, *record.get("note", [])]
 
     def _close_round(self) -> None:
         self._say("assistant", self.reply)

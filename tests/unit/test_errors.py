@@ -18,6 +18,7 @@ SAMPLES = [
     errors.UnknownConversation("c_1"),
     errors.ConversationExists("c_1"),
     errors.ConversationDeleted("c_1"),
+    errors.NotRetractable("m_1", why="only the last one can be, once"),
     errors.TooManyConversations(limit=10),
     errors.UnknownAgent("cook", known=("clerk",)),
     errors.Busy("mailbox", waiting=64, retry_after_s=1.5),

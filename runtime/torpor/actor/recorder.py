@@ -10,12 +10,14 @@ from torpor.actor.parts import ActorParts
 from torpor.conversation.fold import version_of
 from torpor.conversation.live_context import due, is_awaited, live_block
 from torpor.conversation.markup import defused
+from torpor.conversation.retracting import retractable, view_before
 from torpor.conversation.state import ConversationState
 from torpor.conversation.text import is_blank
 from torpor.errors import (
     Busy,
     ConversationExists,
     NotOffered,
+    NotRetractable,
     Rejected,
     TooManyUpdates,
     UnknownAgent,
@@ -29,6 +31,7 @@ from torpor.records.commands import (
     Refreshed,
     RefreshLiveContext,
     RenameConversation,
+    RetractMessage,
     SendMessage,
     TellLiveContext,
     UpdateContext,
@@ -45,6 +48,7 @@ from torpor.records.journal import (
     LiveContextReplaced,
     LiveReason,
     MessageReceived,
+    MessageRetracted,
     WhenBusy,
 )
 from torpor.turn import notes
@@ -127,6 +131,32 @@ class Recorder:
         if command.is_archived is not self._existing().is_archived:
             kind = ConversationArchived if command.is_archived else ConversationUnarchived
             self._journal.add(kind(principal=command.principal))
+
+    def retract(self, command: RetractMessage) -> None:
+        """Take back a message that waits, or the last turn; one that was taken back lately is no news.
+
+        Raises: UnknownConversation, NotRetractable: nothing was recorded.
+        """
+        state, id_ = self._existing(), command.message_id
+        if id_ in state.retracted:
+            return
+        if any(message.id == id_ for message in state.queued):
+            self._journal.add(MessageRetracted(messages=(id_,), principal=command.principal))
+            return
+        ended = retractable(state, id_)
+        if ended is None:
+            is_running = state.turn is not None and id_ in state.turn.messages
+            why = "it is being answered: cancel the turn first" if is_running else "only the last one can be, once"
+            raise NotRetractable(id_, why=why)
+        self._journal.add(
+            MessageRetracted(
+                turn=ended.number,
+                messages=ended.messages,
+                principal=command.principal,
+                link=view_before(state, ended).link.hex(),
+                note=notes.retracted(ended.executed),
+            )
+        )
 
     def _existing(self) -> ConversationState:
         state = self._journal.state

@@ -9,11 +9,13 @@ from torpor.records.events import (
     ConversationRenamedEvent,
     ConversationUnarchivedEvent,
     LiveContextFailedEvent,
+    MessageRetractedEvent,
 )
 from torpor.records.journal import FoldReason
 
 Happening: TypeAlias = (
-    ConversationRenamedEvent
+    MessageRetractedEvent
+    | ConversationRenamedEvent
     | ConversationArchivedEvent
     | ConversationUnarchivedEvent
     | ContextReplacedEvent
@@ -32,6 +34,10 @@ _REPLACED: Final = {
 def in_words(event: Happening) -> str:
     """One line."""
     match event:
+        case MessageRetractedEvent():
+            count = f"{len(event.messages)} messages were" if len(event.messages) > 1 else "the message was"
+            what = ", with what came of it" if event.turn else " before it was answered"
+            return f"{count} taken back{what}"
         case ConversationRenamedEvent():
             return f"the conversation is called {event.title!r} now" if event.title else "the title was taken away"
         case ConversationArchivedEvent():

@@ -24,6 +24,7 @@ from torpor.records.events import (
     LiveContextFailedEvent,
     LiveContextReplacedEvent,
     MessageReceivedEvent,
+    MessageRetractedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
     SkillLoadedEvent,
@@ -159,7 +160,8 @@ class Screen:
             case TurnStartedEvent():
                 self._has_spoken = False
             case (
-                ConversationRenamedEvent()
+                MessageRetractedEvent()
+                | ConversationRenamedEvent()
                 | ConversationArchivedEvent()
                 | ConversationUnarchivedEvent()
                 | ContextReplacedEvent()

@@ -46,6 +46,7 @@ from torpor.records.frames import (
     ReleaseConversation,
     Rename,
     Result,
+    Retract,
     RetryJob,
     Send,
     ThawConversation,
@@ -258,6 +259,14 @@ class TorporClient:
         """Have lists show it again."""
         await self._ask(Unarchive(ref=self._ids.new_id(), conversation=conversation), Done)
 
+    async def retract(self, conversation: str, message_id: str) -> None:
+        """Take the last message back, with the turn that answered it, or one that waits; return once it is durable.
+
+        Raises: RequestRefused: with ``not_retractable`` it is neither, or its turn runs.
+        """
+        frame = Retract(ref=self._ids.new_id(), conversation=conversation, message_id=MessageId(message_id))
+        await self._ask(frame, Done)
+
     async def delete(self, conversation: str) -> None:
         """Take it away for good, with everything that is stored of it, and return once nothing is left.
 
@@ -333,15 +342,6 @@ class TorporClient:
         """For operators: remove a job, undone."""
         await self._ask(DropJob(ref=self._ids.new_id(), path=path), Done)
 
-    async def _ask(self, frame: ClientFrame, kind: type[_Kind]) -> _Kind:
-        if self._ended is not None:
-            raise self._ended
-        waiter = _Waiter()
-        self._core.ask(frame, waiter)
-        self._connection.wake()
-        try:
-            answer = await waiter.wait()
-        finally:
     async def server_statistics(self) -> dict[str, Row]:
         """For operators: the numbers of the server's parts, by the part's name."""
         result = await self._ask(ReadNumbers(ref=self._ids.new_id()), Result)
@@ -360,6 +360,15 @@ class TorporClient:
         frame = DrainServer(ref=self._ids.new_id(), deadline_s=-1.0 if deadline_s is None else deadline_s)
         return (await self._ask(frame, Result)).rows[0]
 
+    async def _ask(self, frame: ClientFrame, kind: type[_Kind]) -> _Kind:
+        if self._ended is not None:
+            raise self._ended
+        waiter = _Waiter()
+        self._core.ask(frame, waiter)
+        self._connection.wake()
+        try:
+            answer = await waiter.wait()
+        finally:
             self._core.withdraw(frame.ref)
         if not isinstance(answer, kind):
             raise ServerRefused(f"server answered with {type(answer).__name__}, expected {kind.__name__}")

@@ -19,6 +19,7 @@ from torpor.records.journal import (
     JournalRecord,
     LateResult,
     MessageReceived,
+    MessageRetracted,
     ModelReplied,
     ModelRequested,
     ToolFinished,
@@ -131,7 +132,10 @@ def named_in(records: Iterable[JournalRecord]) -> Iterator[MessageId]:
 
 def turn_of(records: Sequence[JournalRecord], messages: Mapping[MessageId, MessageReceived]) -> EarlierTurn:
     """A turn. Args: records: its own, in order, the first being its ``TurnPrepared``."""
-    begun, last = records[0], next((record for record in reversed(records) if isinstance(record, _ENDS)), None)
+    begun = records[0]
+    if any(isinstance(record, MessageRetracted) and record.turn == begun.turn for record in records):
+        return EarlierTurn(number=begun.turn, at_us=begun.at_us, ending="taken back by the user", is_refused=True)
+    last = next((record for record in reversed(records) if isinstance(record, _ENDS)), None)
     if isinstance(last, TurnRefused):
         return EarlierTurn(number=begun.turn, at_us=begun.at_us, ending="refused by the model", is_refused=True)
     ending = ""

@@ -15,6 +15,7 @@ from torpor.records.events import (
     LiveContextFailedEvent,
     LiveContextReplacedEvent,
     MessageReceivedEvent,
+    MessageRetractedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
     SkillLoadedEvent,
@@ -40,6 +41,7 @@ from torpor.records.journal import (
     LiveContextFailed,
     LiveContextReplaced,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     Record,
@@ -77,6 +79,10 @@ def _message_received(record: MessageReceived) -> AnyEvent:
         text=text_of(record.blocks),
         cleaned=record.cleaned,
     )
+
+
+def _message_retracted(record: MessageRetracted) -> AnyEvent:
+    return MessageRetractedEvent(**_head(record), messages=record.messages, principal=record.principal)
 
 
 def _renamed(record: ConversationRenamed) -> AnyEvent:
@@ -180,6 +186,7 @@ _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
     ConversationArchived: _archived,
     ConversationUnarchived: _unarchived,
     MessageReceived: _message_received,
+    MessageRetracted: _message_retracted,
     ContextChanged: _context_changed,
     TurnPrepared: _turn_started,
     ModelReplied: _reply_finished,

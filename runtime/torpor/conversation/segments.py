@@ -56,6 +56,14 @@ def said_in(view: View, starts: Sequence[TurnStart]) -> tuple[tuple[Said, ...], 
     return tuple(said)
 
 
+def before(view: View, start: TurnStart) -> View:
+    """What ``view`` was before the turn of ``start``, to the byte and the link."""
+    new = View()
+    for role, blocks in _said(view.text(), 0, start.size_bytes, role=view.role):
+        new = new.extended(role, blocks)
+    return new
+
+
 def rebuilt(
     view: View, starts: Sequence[TurnStart], *, head: Iterable[Block], change: Change | None = None
 ) -> tuple[View, tuple[TurnStart, ...]]:

@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from torpor.conversation.segments import TurnStart
-from torpor.conversation.state import ConversationState, LiveState, LoadedSkill
+from torpor.conversation.state import ConversationState, EndedTurn, LiveState, LoadedSkill
 from torpor.conversation.view import Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
-from torpor.records.ids import CallId
+from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
 
@@ -38,6 +38,8 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_archived: bool = False
     notes: tuple[Block, ...] = ()
     offers: tuple[Offer, ...] = ()
+    ended: EndedTurn | None = None
+    retracted: tuple[MessageId, ...] = ()
     context: WorkingContext | None = None
     context_version: int = 0
     context_told: int = 0

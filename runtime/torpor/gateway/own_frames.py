@@ -4,12 +4,19 @@ Operators name those of others by path.
 """
 
 from torpor.conversation.title import titled
-from torpor.errors import UnknownConversation
+from torpor.errors import BadFrame, UnknownConversation
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk
 from torpor.gateway.wire import key_named
-from torpor.records.commands import ArchiveConversation, Command, CreateConversation, RenameConversation
-from torpor.records.frames import Archive, Create, Delete, Done, Rename, ServerFrame, Unarchive
+from torpor.records.commands import (
+    ArchiveConversation,
+    Command,
+    CreateConversation,
+    RenameConversation,
+    RetractMessage,
+)
+from torpor.records.frames import Archive, Create, Delete, Done, Rename, Retract, ServerFrame, Unarchive
+from torpor.records.ids import CONVERSATION_ID
 from torpor.supervisor.contract import Reply
 
 
@@ -29,6 +36,12 @@ def unarchive(desk: Desk, frame: Unarchive, by: Principal) -> None:
     _post(desk, frame, by, ArchiveConversation(principal=by.subject, is_archived=False))
 
 
+def retract(desk: Desk, frame: Retract, by: Principal) -> None:
+    if not CONVERSATION_ID.fullmatch(frame.message_id):
+        raise BadFrame("message_id is not an id, expected 1..64 letters, digits, '_' or '-'")
+    _post(desk, frame, by, RetractMessage(principal=by.subject, message_id=frame.message_id))
+
+
 def delete(desk: Desk, frame: Delete, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
 
@@ -42,7 +55,7 @@ def delete(desk: Desk, frame: Delete, by: Principal) -> None:
     desk.request(frame, deleted)
 
 
-def _post(desk: Desk, frame: Create | Rename | Archive | Unarchive, by: Principal, command: Command) -> None:
+def _post(desk: Desk, frame: Create | Rename | Archive | Unarchive | Retract, by: Principal, command: Command) -> None:
     """Answered by ``done``; nothing is looked up before, so that no later frame overtakes it."""
 
     async def done(reply: Reply) -> ServerFrame:

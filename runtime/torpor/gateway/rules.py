@@ -34,6 +34,7 @@ from torpor.records.frames import (
     Refresh,
     ReleaseConversation,
     Rename,
+    Retract,
     RetryJob,
     Send,
     Subscribe,
@@ -60,6 +61,7 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     Rename: Rule(Scope.CHAT, own_frames.rename),
     Archive: Rule(Scope.CHAT, own_frames.archive),
     Unarchive: Rule(Scope.CHAT, own_frames.unarchive),
+    Retract: Rule(Scope.CHAT, own_frames.retract),
     Delete: Rule(Scope.CHAT, own_frames.delete),
     Refresh: Rule(Scope.CHAT, chat_frames.refresh),
     UpdateContext: Rule(Scope.CHAT, chat_frames.update_context),
@@ -75,11 +77,11 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     CountJobs: Rule(Scope.OPERATOR, operator_frames.count_jobs),
     RetryJob: Rule(Scope.OPERATOR, operator_frames.retry_job),
     DropJob: Rule(Scope.OPERATOR, operator_frames.drop_job),
-}
-"""Every frame but ``hello``, which is the session's own."""
     ReadNumbers: Rule(Scope.OPERATOR, server_frames.statistics),
     ListTurns: Rule(Scope.OPERATOR, server_frames.turns),
     DrainServer: Rule(Scope.OPERATOR, server_frames.drain),
+}
+"""Every frame but ``hello``, which is the session's own."""
 
 
 def serve(frame: ClientFrame, *, at: Desk, by: Principal) -> None:

@@ -28,6 +28,7 @@ from torpor.records.journal import (
     LiveContextOrdered,
     LiveContextReplaced,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -86,6 +87,14 @@ def _received(record: MessageReceived) -> Description:
         facts,
         content,
     )
+
+
+def _retracted(record: MessageRetracted) -> Description:
+    messages = list(record.messages)
+    which = f"turn {record.turn} taken out of the view with it" if record.turn else "before a turn took it"
+    told = ", the model is told what was executed" if record.note else ""
+    summary = f"{', '.join(map(repr, messages))} retracted by {record.principal!r}, {which}{told}"
+    return summary, {"messages": messages, "principal": record.principal}, _said(record.note)
 
 
 def _preamble(record: PreambleChanged) -> Description:
@@ -418,6 +427,7 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ConversationArchived: _archived,
     ConversationUnarchived: _unarchived,
     MessageReceived: _received,
+    MessageRetracted: _retracted,
     ContextChanged: _context_changed,
     FlagsPinned: _flags_pinned,
     FlagsReturned: _flags_returned,

@@ -21,6 +21,7 @@ from torpor.records.journal import (
     JournalRecord,
     LiveContextReplaced,
     MessageReceived,
+    MessageRetracted,
     ModelRequested,
     PreambleChanged,
     Record,
@@ -101,7 +102,7 @@ class _Sources:
             case ToolFinished():
                 detail = f"call {record.call_id}, {record.outcome.value}"
                 self._turn.append(_origin(record, part="result", name=record.name, detail=detail))
-            case TurnRefused():
+            case TurnRefused() | MessageRetracted():
                 self._signals = [told for told in self._signals if told[0].turn != record.turn]
             case _:
                 pass

@@ -21,6 +21,7 @@ from torpor.operations.requests import TURN, RebuiltRequest
 from torpor.records.journal import (
     ContextReplaced,
     JournalRecord,
+    MessageRetracted,
     ModelReplied,
     ModelRequested,
     TurnPrepared,
@@ -97,6 +98,9 @@ def prefixes(records: Iterable[JournalRecord]) -> Iterator[RequestPrefix]:
                 had_turn_only = bool(record.turn_only)
             case TurnRefused():
                 causes.append("refusal")
+                had_turn_only = False
+            case MessageRetracted() if record.turn:
+                causes.append("retraction")
                 had_turn_only = False
             case ContextReplaced():
                 causes.append(COMPACTION)

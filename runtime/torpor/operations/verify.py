@@ -24,6 +24,7 @@ from torpor.records.journal import (
     ContextReplaced,
     JournalRecord,
     MessageReceived,
+    MessageRetracted,
     ModelRequested,
     PreambleChanged,
     ToolFinished,
@@ -249,7 +250,7 @@ class _Result(msgspec.Struct):
 
 def _ends_view(record: JournalRecord) -> bool:
     """Whether requests behind ``record`` need not begin with those before it."""
-    return isinstance(record, TurnRefused | ContextReplaced)
+    return isinstance(record, TurnRefused | ContextReplaced | MessageRetracted)
 
 
 def _check_preamble(record: PreambleChanged) -> None:

@@ -49,6 +49,14 @@ class ArchiveConversation(msgspec.Struct, frozen=True, kw_only=True):
     is_archived: bool = True
 
 
+class RetractMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Take a message back, with its turn. Answered by True once it is durable; one that was taken back lately stays
+    so."""
+
+    principal: str
+    message_id: MessageId
+
+
 class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by a ``Receipt``. ``text`` has been cleaned, and is not blank unless it resumes."""
 
@@ -131,6 +139,7 @@ Command = (
     CreateConversation
     | RenameConversation
     | ArchiveConversation
+    | RetractMessage
     | SendMessage
     | UpdateContext
     | TellLiveContext

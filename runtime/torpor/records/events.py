@@ -30,6 +30,13 @@ class MessageReceivedEvent(Event, frozen=True, tag="message.received"):
     cleaned: int = 0
 
 
+class MessageRetractedEvent(Event, frozen=True, tag="message.retracted"):
+    """These messages were taken back, and ``turn``, where it is said, is no part any more of what the model sees."""
+
+    messages: tuple[MessageId, ...]
+    principal: str
+
+
 class ConversationRenamedEvent(Event, frozen=True, tag="conversation.renamed"):
     title: str
     principal: str
@@ -159,6 +166,7 @@ class TurnRefusedEvent(Event, frozen=True, tag="turn.refused"):
 
 AnyEvent: TypeAlias = (
     MessageReceivedEvent
+    | MessageRetractedEvent
     | ConversationRenamedEvent
     | ConversationArchivedEvent
     | ConversationUnarchivedEvent

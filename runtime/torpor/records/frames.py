@@ -97,6 +97,13 @@ class Unarchive(ClientFrame, frozen=True, tag="unarchive"):
     conversation: str
 
 
+class Retract(ClientFrame, frozen=True, tag="retract"):
+    """Take the last message back, or one that waits. Answered by ``done`` once it is durable."""
+
+    conversation: str
+    message_id: MessageId
+
+
 class Delete(ClientFrame, frozen=True, tag="delete"):
     """Take it away for good, with everything that is stored of it. Answered by ``done`` once nothing is left."""
 
@@ -212,13 +219,6 @@ class DropJob(ClientFrame, frozen=True, tag="jobs.drop"):
     path: str
 
 
-AnyClientFrame: TypeAlias = (
-    Hello
-    | Subscribe
-    | Unsubscribe
-    | Send
-    | Create
-    | Rename
 class ReadNumbers(ClientFrame, frozen=True, tag="statistics"):
     """Operator. The numbers of the server's parts, a row for each with its name in ``room``. Answered by ``result``."""
 
@@ -237,8 +237,16 @@ class DrainServer(ClientFrame, frozen=True, tag="drain"):
     """For the turns that run; below 0 for the configured one."""
 
 
+AnyClientFrame: TypeAlias = (
+    Hello
+    | Subscribe
+    | Unsubscribe
+    | Send
+    | Create
+    | Rename
     | Archive
     | Unarchive
+    | Retract
     | Delete
     | UpdateContext
     | Refresh
@@ -255,6 +263,9 @@ class DrainServer(ClientFrame, frozen=True, tag="drain"):
     | CountJobs
     | RetryJob
     | DropJob
+    | ReadNumbers
+    | ListTurns
+    | DrainServer
 )
 
 
@@ -263,9 +274,6 @@ class ServerFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", 
 
 
 class Welcome(ServerFrame, frozen=True, tag="welcome"):
-    | ReadNumbers
-    | ListTurns
-    | DrainServer
     """The answer to ``hello``."""
 
     principal: str

@@ -160,6 +160,18 @@ class PreambleReturned(Record, frozen=True, tag="preamble_returned"):
     digest: str
 
 
+class MessageRetracted(Record, frozen=True, tag="message_retracted"):
+    """Messages were taken back: such as waited, or those of the last turn, which leaves the view whole; then ``turn``
+    names it. What its tools did stays done."""
+
+    messages: tuple[MessageId, ...]
+    principal: str
+    link: str = ""
+    """Last link of the hash chain over the view that is left, hex; only with a turn."""
+    note: tuple[Block, ...] = ()
+    """Tells the model, in its next user message, which writes were executed in the turn; empty when none was."""
+
+
 class ContextChanged(Record, frozen=True, tag="context_changed"):
     """The application told what the user works on; it replaces what was told before."""
 
@@ -466,6 +478,7 @@ JournalRecord: TypeAlias = (
     | ConversationArchived
     | ConversationUnarchived
     | MessageReceived
+    | MessageRetracted
     | ContextChanged
     | FlagsPinned
     | FlagsReturned
@@ -497,6 +510,7 @@ PUBLIC_RECORDS: Final = (
     ConversationArchived,
     ConversationUnarchived,
     MessageReceived,
+    MessageRetracted,
     ContextChanged,
     TurnPrepared,
     ModelReplied,

@@ -20,6 +20,7 @@ from torpor.records.journal import (
     ConversationRenamed,
     ConversationUnarchived,
     JournalRecord,
+    MessageRetracted,
     ToolFinished,
     TurnFailed,
     TurnPrepared,
@@ -69,6 +70,7 @@ _SHOWN: Final = (
     ConversationUnarchived,
     TurnPrepared,
     TurnFailed,
+    MessageRetracted,
 )
 
 
@@ -88,6 +90,8 @@ def shown_by(records: Sequence[JournalRecord]) -> Shown:
             case ConversationUnarchived():
                 is_archived = False
             case TurnPrepared():
+                is_failed = False
+            case MessageRetracted() if record.turn:
                 is_failed = False
             case TurnFailed():
                 is_failed = True

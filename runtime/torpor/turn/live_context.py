@@ -5,7 +5,7 @@ model for a few words, and tells the actor, which records them: used from the ne
 one before stays, and the journal says so.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -37,6 +37,7 @@ from torpor.records.journal import (
     LiveContextReplaced,
     LiveReason,
     MessageReceived,
+    MessageRetracted,
     ModelReplied,
     TurnCancelled,
     TurnFailed,
@@ -216,15 +217,37 @@ class LiveContextJobs:
 
     async def _messages(self, key: ConversationKey, payload: _Payload) -> Sequence[str]:
         """The latest ones, oldest first, each with who said it."""
-        said: list[str] = []
-        seq = payload.after_seq
+        said: list[tuple[JournalRecord, str]] = []
+        seq, retracted = payload.after_seq, Retracted()
         while seq < payload.to_seq:
             records = await self._store.records_after(key, seq=seq, limit=PAGE_RECORDS)
             if not records:
                 break
-            said.extend(filter(None, (_said(record) for record in records if record.seq <= payload.to_seq)))
-            seq = records[-1].seq
-        return said[-self._options.read_messages :]
+            records = tuple(record for record in records if record.seq <= payload.to_seq)
+            said.extend((record, line) for record in records if (line := _said(record)))
+            retracted.see(records)
+            seq = records[-1].seq if records else payload.to_seq
+        lines = [line for record, line in said if record not in retracted]
+        return lines[-self._options.read_messages :]
+
+
+class Retracted:
+    """Messages and turns that were taken back, by the records that say so."""
+
+    def __init__(self) -> None:
+        self._messages: set[str] = set()
+        self._turns: set[int] = set()
+
+    def see(self, records: Iterable[JournalRecord]) -> None:
+        for record in records:
+            if isinstance(record, MessageRetracted):
+                self._messages.update(record.messages)
+                self._turns.update({record.turn} - {0})
+
+    def __contains__(self, record: JournalRecord) -> bool:
+        if isinstance(record, MessageReceived):
+            return record.message_id in self._messages
+        return record.turn in self._turns
 
 
 def _said(record: JournalRecord) -> str:

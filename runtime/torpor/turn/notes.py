@@ -60,6 +60,14 @@ def refused(executed: tuple[str, ...]) -> Block:
     return text_block(f"[A message before this one was refused and is no longer part of this conversation.{did}]")
 
 
+def retracted(executed: tuple[str, ...]) -> tuple[Block, ...]:
+    """For the next user message after a turn was taken back; nothing when it changed nothing."""
+    if not executed:
+        return ()
+    what = f"The user took back a message and what came of it. Executed before, and not undone: {', '.join(executed)}."
+    return (text_block(f"[{what}]"),)
+
+
 RESUME: Final = {
     Offer.CONTINUE: "[Please go on where your reply was cut off.]",
     Offer.RETRY: "[Please try again to answer the message before this one.]",

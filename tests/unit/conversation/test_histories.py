@@ -28,6 +28,7 @@ from torpor.records.journal import (
     FoldReason,
     JournalRecord,
     LiveContextReplaced,
+    MessageRetracted,
     ModelRequested,
     SkillLoaded,
     TurnPrepared,
@@ -157,7 +158,7 @@ def test_a_request_begins_with_the_one_before_it_in_its_turn(teller: Teller) -> 
 @given(histories())
 def test_a_request_begins_with_what_lasts_of_an_earlier_turn_unless_that_was_refused(teller: Teller) -> None:
     teller.rest()
-    kept = [request for request in teller.requests if request.turn not in teller.refused]
+    kept = [request for request in teller.requests if request.turn not in teller.refused | teller.retracted]
     for earlier, later in pairwise(kept):
         turn_only = teller.beside[earlier.turn].turn_only
         if earlier.turn != later.turn and earlier.folds == later.folds:
@@ -230,9 +231,8 @@ def _holds(said: list[str], run: list[str]) -> bool:
 
 @given(histories())
 def test_skills_are_those_that_were_loaded_in_turns_that_were_not_refused(teller: Teller) -> None:
-    loaded = [
-        record for record in teller.journal if isinstance(record, SkillLoaded) and record.turn not in teller.refused
-    ]
+    gone = teller.refused | teller.retracted
+    loaded = [record for record in teller.journal if isinstance(record, SkillLoaded) and record.turn not in gone]
     latest = {record.skill: record for record in loaded}
     in_order = sorted(latest.values(), key=lambda record: record.seq)
     known = {(skill.key, skill.digest) for skill in teller.state.skills}
@@ -285,6 +285,27 @@ def test_a_refused_turn_leaves_the_view_as_it_was_and_a_note_for_the_next_one(te
             assert state.view == view
             assert state.notes[: len(before.notes)] == before.notes
             assert state.notes[-1] == text_block("[refused]")
+
+
+@given(histories())
+def test_a_retracted_turn_leaves_the_view_as_it_was_and_tells_what_was_executed(teller: Teller) -> None:
+    state = ConversationState()
+    before, view = state, state.view
+    firsts = Firsts()
+    for record in teller.journal:
+        if isinstance(record, TurnPrepared):
+            before, view = state, state.view
+        if isinstance(record, ContextReplaced):
+            view = after_fold(view, record, first=firsts.of(record.kept_from, view))
+        firsts.see(state, record)
+        state = fold(state, [record])
+        if isinstance(record, MessageRetracted) and record.turn:
+            assert state.view == view
+            assert state.notes[: len(before.notes)] == before.notes
+            assert state.notes[len(state.notes) - len(record.note) :] == record.note
+            assert state.messages == sum(start.messages for start in state.starts)
+            if not state.queued:
+                assert decode_snapshot(encode_snapshot(state)) == state
 
 
 @given(histories())

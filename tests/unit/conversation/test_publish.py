@@ -19,6 +19,7 @@ from torpor.records.events import (
     LiveContextFailedEvent,
     LiveContextReplacedEvent,
     MessageReceivedEvent,
+    MessageRetractedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
     SkillLoadedEvent,
@@ -53,6 +54,7 @@ from torpor.records.journal import (
     LiveContextReplaced,
     LiveReason,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -155,6 +157,12 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
     (
         ConversationRenamed(**HEAD, title="errands", principal="ann"),
         ConversationRenamedEvent(**EVENT_HEAD, title="errands", principal="ann"),
+    ),
+    (
+        MessageRetracted(
+            **HEAD, messages=(MessageId("m"),), principal="ann", link="secret", note=(text_block("secret"),)
+        ),
+        MessageRetractedEvent(**EVENT_HEAD, messages=(MessageId("m"),), principal="ann"),
     ),
     (ConversationArchived(**HEAD, principal="ann"), ConversationArchivedEvent(**EVENT_HEAD, principal="ann")),
     (ConversationUnarchived(**HEAD, principal="ann"), ConversationUnarchivedEvent(**EVENT_HEAD, principal="ann")),

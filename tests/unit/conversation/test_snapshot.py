@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.snapshot import BadSnapshot, decode_snapshot, encode_snapshot
-from torpor.conversation.state import ConversationState, LiveState, LoadedSkill, QueuedMessage, TurnState
+from torpor.conversation.state import ConversationState, EndedTurn, LiveState, LoadedSkill, QueuedMessage, TurnState
 from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
@@ -24,6 +24,16 @@ STATE = ConversationState(
     agent="clerk",
     title="errands\nand more",
     is_archived=True,
+    ended=EndedTurn(
+        number=3,
+        messages=(MessageId("m"),),
+        notes=(text_block("[before]"),),
+        note=(text_block("[cut]"),),
+        skills=(LoadedSkill(key="visits", digest="e"),),
+        lasting_bytes=7,
+        executed=("pay (unknown)",),
+    ),
+    retracted=(MessageId("m_0"),),
     turns=3,
     preamble=preamble_of({"model": "m", "system": [{"type": "text", "text": "two\nlines"}]}),
     view=View().extended("user", [text_block("naïve \n")]).extended("assistant", [text_block("yes")]),

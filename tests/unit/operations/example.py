@@ -26,6 +26,7 @@ from torpor.records.journal import (
     LiveContextReplaced,
     LiveReason,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -194,6 +195,12 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
     (0, TurnCancelled(turn=2, reason="client", partial=(text_block(SECRET),), note=text_block(SECRET))),
     (7, TurnFinished(turn=3)),
     (0, TurnRefused(turn=4, detail="the model refused to answer", note=text_block(SECRET))),
+    (
+        0,
+        MessageRetracted(
+            turn=3, messages=(MessageId("m3"),), principal="ada", link="d" * 64, note=(text_block(SECRET),)
+        ),
+    ),
     (0, ConversationRenamed(title=SECRET, principal="ada")),
     (0, ConversationArchived(principal="ada")),
     (0, ConversationUnarchived(principal="ada")),

@@ -75,6 +75,7 @@ def test_every_record_is_told_in_one_line() -> None:
         "turn cancelled by client",
         "turn finished",
         "turn refused and taken out of the view: the model refused to answer",
+        "'m3' retracted by 'ada', turn 3 taken out of the view with it, the model is told what was executed",
         "conversation renamed by 'ada'",
         "conversation archived by 'ada'",
         "conversation listed again by 'ada'",
@@ -129,6 +130,7 @@ def test_content_holds_what_was_said() -> None:
     assert {type(record).__name__ for record in journal() if SECRET in content_of(record)} == {
         "ConversationRenamed",
         "MessageReceived",
+        "MessageRetracted",
         "ContextChanged",
         "TurnPrepared",
         "ModelReplied",

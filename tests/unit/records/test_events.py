@@ -10,6 +10,7 @@ from torpor.records.ids import CallId, MessageId
 
 NAMES = [
     "message.received",
+    "message.retracted",
     "conversation.renamed",
     "conversation.archived",
     "conversation.unarchived",

@@ -30,6 +30,7 @@ from torpor.records.journal import (
     LiveContextReplaced,
     LiveReason,
     MessageReceived,
+    MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -93,6 +94,21 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "event": 1,
             "when_busy": "steer",
             "cleaned": 1,
+        },
+    ),
+    (
+        MessageRetracted(
+            seq=12, turn=1, event=8, messages=(MessageId("m"),), principal="ann", link="ab", note=(HI,)
+        ),
+        {
+            "kind": "message_retracted",
+            "messages": ["m"],
+            "principal": "ann",
+            "seq": 12,
+            "turn": 1,
+            "event": 8,
+            "link": "ab",
+            "note": [HI_FIELDS],
         },
     ),
     (
