@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.support.oracle_case import Case
 from tests.support.oracle_evidence import Json, SideCall, Violation, Window
 from tests.support.oracle_story import Fold, Request
-from tests.support.oracle_view import Said, canonical, size_of
+from tests.support.oracle_view import canonical
 
 KEPT_TURNS = 2
 """Before the running one."""
@@ -84,7 +84,7 @@ def _head(case: Case, fold: Fold) -> Iterator[Violation]:
         yield _broken(case, fold, "fold_head", f"it begins {text[:100]!r}, expected {begin!r}")
     if record["turns"] != [1, _last_turn(fold)] or record["seqs"] != [1, fold.last_seq]:
         yield _broken(case, fold, "fold_head", f"it covers {record['turns']} and {record['seqs']}, expected {begin!r}")
-    size_bytes = size_of(Said(0, "user", block) for block in record["head"])
+    size_bytes = sum(len(canonical(block)) for block in record["head"])  # in a message that stays
     if record["reason"] == "summary" and size_bytes >= fold.gone_bytes:
         yield _broken(case, fold, "fold_grows", f"{size_bytes} bytes stand for {fold.gone_bytes}")
 
