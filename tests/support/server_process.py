@@ -91,6 +91,10 @@ class ServerProcess:
         """SIGTERM; whether it ended in peace. False when it is held at its fault on the way.
 
         Raises: ServerEnded: it ended with an error.
+    def signal_stop(self) -> None:
+        """SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
+
         """
         self._process.send_signal(signal.SIGTERM)
         if not await self.until("ended"):
