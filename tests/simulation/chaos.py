@@ -1,16 +1,18 @@
-"""Misfortune out of the blue: crashes, stops, pauses, jumping clocks, spoilt snapshots."""
+"""Misfortune out of the blue: crashes, stops, pauses, jumping clocks, spoilt snapshots, operators."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
 import trio
 
-from tests.simulation.faults import Fault
-from tests.simulation.life import Fuse, Life
+from tests.simulation.faults import Fault, Sight
+from tests.simulation.life import ANSWER_WITHIN_S, Fuse, Life
 from tests.simulation.media import Medium
 from tests.simulation.model import key_of
 from tests.simulation.world import World
+from torpor.errors import TorporError
+from torpor.supervisor.registry import Supervisor
 
 _POINTS: Final = (
     *("append", "core.commit", "core.committed", "bus.publish", "bus.published", "bus.delta"),
@@ -53,15 +55,63 @@ class Chaos:
         self._medium = medium
         self._stepper = stepper
         self._lives = lives
+        self.operators = 0
+        """Those that have set something aside and not released it yet."""
 
     async def run(self) -> None:
         world, rng = self._world, self._world.rng
         kinds = [fault for fault, weight in world.plan.weight.items() if weight]
-        while kinds:
-            await anyio.sleep(rng.expovariate(1 / world.plan.misfortune_every_s))
-            if (lives := self._lives()) and world.is_stormy:
-                kind = rng.choices(kinds, weights=[world.plan.weight[kind] for kind in kinds])[0]
-                self._strike(kind, rng.choice(lives))
+        async with anyio.create_task_group() as operators:
+            while kinds:
+                await anyio.sleep(rng.expovariate(1 / world.plan.misfortune_every_s))
+                if (lives := self._lives()) and world.is_stormy:
+                    for life in lives:
+                        self._look_at(life)
+                    kind = rng.choices(kinds, weights=[world.plan.weight[kind] for kind in kinds])[0]
+                    life = rng.choice(lives)
+                    if kind is Fault.QUARANTINED:
+                        world.struck(kind)
+                        self.operators += 1
+                        operators.start_soon(self._set_aside, life, f"c{rng.randrange(world.plan.conversations)}")
+                    else:
+                        self._strike(kind, life)
+
+    def _look_at(self, life: Life) -> None:
+        """How far its bounds were tried."""
+        if life.engine is not None:
+            now = life.engine.supervisor.statistics()
+            if now.hibernations["lru"]:
+                self._world.saw(Sight.MADE_ROOM)
+            if now.refused["live"]:
+                self._world.saw(Sight.NO_ROOM)
+
+    async def _set_aside(self, life: Life, conversation: str) -> None:
+        """Have a life quarantine a conversation, whatever becomes of that, and any one release it a while later."""
+        world, rng, key = self._world, self._world.rng, key_of(conversation)
+        if await self._done(life, lambda supervisor: supervisor.quarantine(key, reason="looks odd")):
+            world.saw(Sight.SET_ASIDE)
+        await anyio.sleep(rng.choice((0.0, 0.5, 5.0)))
+        while True:
+            if (lives := self._lives()) and await self._done(
+                rng.choice(lives), lambda supervisor: supervisor.release(key)
+            ):
+                world.saw(Sight.RELEASED)
+                self.operators -= 1
+                return
+            await anyio.sleep(0.5)
+
+    async def _done(self, life: Life, ask: Callable[[Supervisor], Awaitable[None]]) -> bool:
+        """Whether a life did it; one that ended meanwhile never answers."""
+        if life.engine is None:
+            return False
+        with anyio.move_on_after(ANSWER_WITHIN_S):
+            try:
+                await ask(life.engine.supervisor)
+            except TorporError as exc:
+                self._world.note(life.name, "operator refused", why=exc.code)
+                return False
+            return not life.is_dead
+        return False
 
     def _strike(self, kind: Fault, life: Life) -> None:
         world, rng = self._world, self._world.rng

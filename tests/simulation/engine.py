@@ -71,6 +71,9 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             lease_ttl_s=plan.lease_ttl_s,
             stop_deadline_s=plan.stop_deadline_s,
             crashes_max=1_000,
+            live_max=plan.live_max,
+            thaws_max=plan.thaws_max,
+            busy_retry_after_max_s=2.0,
         )
         supervisor = Supervisor(parts, holder=life.holder, options=options, chance=life.world.rng.random)
         assert agent.live is not None

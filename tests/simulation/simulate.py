@@ -105,7 +105,8 @@ class Simulation:
                         busy.start_soon(client.run)
                     busy.start_soon(self._storm)
                     busy.start_soon(self._bound, busy)
-                await self._rest()
+                await self._rest(chaos)
+                self._calm()  # whoever had nothing more to ask for may have ended the storm early
                 with anyio.move_on_after(ANSWER_WITHIN_S):
                     await world.until(lambda: not any(life.owes for life in self.lives()))
                 world.evidence.unanswered.extend(fact for life in self.lives() for fact in life.owes)
@@ -140,11 +141,16 @@ class Simulation:
         self.world.evidence.unanswered.extend(client.waits_for for client in self._clients if not client.is_done)
         busy.cancel_scope.cancel()
 
-    async def _rest(self) -> None:
-        """Until nothing is due and every actor has left."""
+    async def _rest(self, chaos: Chaos) -> None:
+        """Until nothing is due or set aside, and every actor has left."""
         with anyio.move_on_after(_REST_WITHIN_S):
             await self.world.until(
-                lambda: not self._is_due() and not self._awake() and len(self.lives()) == self._processes,
+                lambda: (
+                    not chaos.operators
+                    and not self._is_due()
+                    and not self._awake()
+                    and len(self.lives()) == self._processes
+                ),
                 every_s=0.5,
             )
             return
