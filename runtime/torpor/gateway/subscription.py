@@ -22,15 +22,14 @@ import structlog
 
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
-from torpor.conversation.publish import event_of
 from torpor.errors import (
     ConversationDeleted,
     IllegalTransition,
-    InvariantBroken,
     JournalCorrupt,
     Quarantined,
     StoreUnavailable,
 )
+from torpor.gateway.event_text import EncodedEvent, EventTexts, public
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.status import Jobs, Journals, Operated, run_status
@@ -48,7 +47,7 @@ from torpor.records.frames import (
 )
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished
-from torpor.supervisor.contract import Conversations, Directory
+from torpor.supervisor.contract import Conversations, Directory, Forks
 
 _ENDS_REPLY: Final = (ModelReplied, TurnCancelled, TurnFailed, TurnFinished)
 _LOOKS_MAX: Final = 3
@@ -96,10 +95,12 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
     conversations: Conversations
     directory: Directory
+    forks: Forks
     journals: Journals
     bus: Bus
     jobs: Jobs
     server: Operated
+    events: EventTexts = msgspec.field(default_factory=EventTexts)
 
 
 class Subscription:
@@ -262,7 +263,7 @@ class Subscription:
         events: list[AnyEvent] = []
         size_bytes = 0
         for record in reversed(records):
-            event = self._event(record)
+            event = public(record)
             size_bytes += len(msgspec.json.encode(event))
             if size_bytes > self._options.reload_bytes_max:
                 break
@@ -301,7 +302,8 @@ class Subscription:
     async def _replay(self, record: JournalRecord) -> None:
         if record.event != self._sent + 1:
             raise JournalCorrupt(self.key.path, reason=f"event {self._sent + 1} is missing before {record.event}")
-        await self._outbox.send(self._frame(record), conversation=self.name)
+        frame = EventFrame(conversation=self.name, epoch=self._epoch, event=public(record))
+        await self._outbox.send(frame, conversation=self.name)
         self._sent = record.event
 
     def _go_live(self) -> None:
@@ -314,7 +316,8 @@ class Subscription:
     def _offer(self, record: JournalRecord) -> bool:
         if record.event != self._sent + 1 or not self._is_begun:
             return False
-        if not self._outbox.offer(self._frame(record), conversation=self.name):
+        frame = EncodedEvent(conversation=self.name, epoch=self._epoch, event=self._ports.events.of(record))
+        if not self._outbox.offer(frame, conversation=self.name):
             return False
         self._sent = record.event
         return True
@@ -322,14 +325,6 @@ class Subscription:
     def _fall_behind(self) -> None:
         self._state = next_state(self._state, Signal.FELL_BEHIND)
         self._spawn(lambda: self._read(self._catch_up), name=f"catch_up:{self.key.path}")
-
-    def _frame(self, record: JournalRecord) -> EventFrame:
-        return EventFrame(conversation=self.name, epoch=self._epoch, event=self._event(record))
-
-    def _event(self, record: JournalRecord) -> AnyEvent:
-        if (event := event_of(record)) is None:
-            raise InvariantBroken(f"event {record.event} of {self.key.path!r} has no public side")
-        return event
 
     def _put_delta(self, call: str, *, offset: int, text: str) -> None:
         self._outbox.put_delta(DeltaFrame(conversation=self.name, call=call, offset=offset, text=text))
