@@ -107,9 +107,11 @@ def test_failed_turn_has_its_own_exit_code(server: ServerProcess, torpor: Comman
     done = torpor.run("send", "Please fail", "--conversation", "fails", code=3)
 
     assert done.stdout.startswith("I was about to answer")
-    assert done.stderr.startswith("torpor: turn 1 failed, model_unavailable: the rehearsal failed")
+    made, failed, _, offer, *_ = done.stderr.splitlines()
+    assert made == "torpor: new conversation fails"
+    assert failed.startswith("torpor: turn 1 failed, model_unavailable: the rehearsal failed")
     assert "doctor` tells whether the host can be reached" in done.stderr
-    command, told = done.stderr.splitlines()[2].removeprefix("torpor: `").split("` ")
+    command, told = offer.removeprefix("torpor: `").split("` ")
     assert (told, command.endswith(" --resume continue")) == ("has the reply go on where it was cut", True)
     (facts,) = map(json.loads, torpor.shell(f"{command} --json").splitlines())
     assert facts["outcome"] == "finished"
@@ -208,6 +210,28 @@ def test_people_see_their_own_conversations_and_operators_all(server: ServerProc
     assert torpor.complaint("inspect", "default/developer/mine", "--token", eve).startswith(
         "torpor: inspect needs the scope 'operator'"
     )
+
+
+def test_message_goes_where_the_name_of_its_conversation_means(server: ServerProcess, torpor: Command) -> None:
+    made = torpor.run("send", "hello", "--conversation", "errands", "--token", _token(torpor, "ada"))
+    theirs = torpor.run("send", "hello again", "--conversation", "errands")
+    torpor.run("send", "hello", "--conversation", "errands", "--token", _token(torpor, "bob"))
+    both = torpor.complaint("send", "hello", "--conversation", "errands")
+    own = torpor.run("send", "hello", "--conversation", "default/developer/errands")
+    again = torpor.run("send", "hello again", "--conversation", "errands")
+    chatted = torpor.output("chat", "--conversation", "bob/errands", stdin="hello\n")
+
+    assert made.stderr == "torpor: new conversation errands\n"
+    assert theirs.stderr == "torpor: this is ada/errands\n"
+    assert both == "torpor: conversation 'errands' may be any of ada/errands, bob/errands, name more of it"
+    assert (own.stderr, again.stderr) == ("torpor: new conversation default/developer/errands\n", "")
+    assert chatted.startswith("(conversation bob/errands; ")
+    there = {row["path"] for row in torpor.facts("ps") if row["conversation"] == "errands"}
+    assert there == {"default/ada/errands", "default/bob/errands", "default/developer/errands"}
+
+
+def _token(torpor: Command, subject: str) -> str:
+    return torpor.output("token", "--subject", subject, "--ttl", "5m").strip()
 
 
 @pytest.mark.parametrize(

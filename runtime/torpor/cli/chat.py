@@ -9,6 +9,7 @@ import anyio
 import click
 
 from torpor.cli.chat_session import ChatSession
+from torpor.cli.destination import Destination, destination
 from torpor.cli.keyboard import Keyboard
 from torpor.cli.lines import lines_of
 from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options, standard_input
@@ -20,7 +21,12 @@ _PROMPT: Final = "> "
 
 
 @click.command(short_help="Talk to an agent in the terminal.")
-@click.option("--conversation", metavar="ID", show_default="a new one", help="Go on in this one.")
+@click.option(
+    "--conversation",
+    metavar="ID",
+    show_default="a new one",
+    help="Go on in this one, by any part from the end that is unique.",
+)
 @click.option("--agent", default="", metavar="NAME", show_default="the home's", help="Of a conversation that is made.")
 @server_options
 def command(*, conversation: str | None, agent: str, server: Server) -> None:
@@ -34,10 +40,10 @@ def command(*, conversation: str | None, agent: str, server: Server) -> None:
     What is typed while a reply streams stands below it and is sent with Enter. Backspace, Ctrl-W and Ctrl-U take back a
     character, a word, all of it.
     """
-    anyio.run(_chat, server, conversation or f"c-{RandomIds().new_id()[:8]}", agent)
+    anyio.run(_chat, server, conversation, agent)
 
 
-async def _chat(server: Server, conversation: str, agent: str) -> None:
+async def _chat(server: Server, wanted: str | None, agent: str) -> None:
     url, token = await server.reached()
     source = standard_input()
     session: ChatSession | None = None
@@ -50,13 +56,20 @@ async def _chat(server: Server, conversation: str, agent: str) -> None:
         try:
             with anyio.fail_after(ANSWER_DEADLINE_S):
                 await client.connected()
+                place = Destination(f"c-{RandomIds().new_id()[:8]}", is_new=True)
+                if wanted is not None:
+                    place = await destination(client, wanted)
         except TimeoutError as exc:
-            raise click.ClickException(f"{url} did not say welcome within {ANSWER_DEADLINE_S:g} s") from exc
+            raise click.ClickException(f"{url} gave no answer within {ANSWER_DEADLINE_S:g} s") from exc
+        conversation = place.name
+        new = ", a new one" if wanted is not None and place.is_new else ""
         with ExitStack() as opened:
             is_terminal = source.isatty() and sys.stdout is not None and sys.stdout.isatty()
             keyboard = opened.enter_context(Keyboard(source.fileno())) if is_terminal else None
             screen = Screen(_write, prompt=_PROMPT if keyboard else "", columns=_columns)
-            screen.note(f"conversation {conversation}; Ctrl-C cancels the running turn, and leaves when pressed again")
+            screen.note(
+                f"conversation {conversation}{new}; Ctrl-C cancels the running turn, and leaves when pressed again"
+            )
             session = ChatSession(
                 client,
                 conversation,

@@ -24,20 +24,29 @@ def resolved(name: str, paths: Iterable[str]) -> str:
     return _resolved(name, paths, what="conversation", lister="ps")
 
 
+def found_among(name: str, paths: Iterable[str]) -> str | None:
+    """The same; None where no path does. Raises: click.ClickException: more than one does."""
+    return _found(name, paths, what="conversation")
+
+
 def resolved_job(name: str, paths: Iterable[str]) -> str:
     """The same for a job, whose path is that of its conversation, a slash, and its id."""
     return _resolved(name, paths, what="job", lister="jobs")
 
 
 def _resolved(name: str, paths: Iterable[str], *, what: str, lister: str) -> str:
+    if (found := _found(name, paths, what=what)) is None:
+        raise click.ClickException(f"no {what} {name!r} here, `torpor {lister}` lists them")
+    return found
+
+
+def _found(name: str, paths: Iterable[str], *, what: str) -> str | None:
     wanted = name.split("/")
     found = [path for path in paths if path.split("/")[-len(wanted) :] == wanted]
-    if not found:
-        raise click.ClickException(f"no {what} {name!r} here, `torpor {lister}` lists them")
     if len(found) > 1:
         several = ", ".join([*map(shortened, found[:_SHOWN_MAX]), *(["…"] if len(found) > _SHOWN_MAX else [])])
         raise click.ClickException(f"{what} {name!r} may be any of {several}, name more of it")
-    return found[0]
+    return found[0] if found else None
 
 
 def shortened(path: str) -> str:

@@ -8,9 +8,11 @@ import anyio
 import click
 import msgspec
 
+from torpor.cli.destination import Destination, destination
 from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
 from torpor.cli.folders import where
 from torpor.cli.output import json_option, print_json, program
+from torpor.cli.paths import shortened
 from torpor.cli.patience import Patience
 from torpor.cli.remote import Server, server_options, standard_input
 from torpor.cli.turn_watch import AnsweringTurn, Ending
@@ -37,7 +39,12 @@ _OFFERED: Final = {
 
 @click.command(short_help="Send one message and print the reply.")
 @click.argument("text", default=None, required=False)
-@click.option("--conversation", metavar="ID", show_default="a new one", help="Where to; made when it is not there.")
+@click.option(
+    "--conversation",
+    metavar="ID",
+    show_default="a new one",
+    help="Where to, by any part from the end that is unique; made, as one of your own, when there is none.",
+)
 @click.option("--agent", default="", metavar="NAME", show_default="the home's", help="Of a conversation that is made.")
 @click.option(
     "--when-busy",
@@ -101,7 +108,7 @@ def command(
 ) -> int:
     """Send TEXT, wait for the turn that answers it, and print its last reply. TEXT - reads standard input.
 
-    Without --conversation a new one is made, and named on standard error; so is a server that goes away and comes back.
+    Standard error tells when a conversation is made or is somebody else's, and when the server goes away and comes back.
 
     Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 5 the model refused, 1
     anything else that went wrong, 2 used wrongly.
@@ -124,13 +131,13 @@ def command(
         resume=Offer(resume) if resume else None,
         lookback=lookback,
         message_id=message_id or RandomIds().new_id(),
-        is_told=conversation is None and not as_json,
+        is_named=conversation is not None,
     )
-    turn = anyio.run(_answered, server, sending, deadline_s, outage_s)
+    sending, turn = anyio.run(_answered, server, sending, deadline_s, outage_s)
     if as_json:
         print_json(_facts(sending, turn))
     else:
-        _show(turn, _resending(server, name))
+        _show(turn, _resending(server, sending.conversation))
     return _EXIT_CODES.get(turn.ending or Ending.FINISHED, 0)
 
 
@@ -144,17 +151,26 @@ class _Sending(msgspec.Struct, frozen=True):
     resume: Offer | None = None
     lookback: int = 0
     message_id: str = ""
-    is_told: bool = False
-    """Whether the conversation is named when it is made."""
+    is_named: bool = True
+    """Whether somebody has said which conversation; else its name is a new one."""
 
 
-async def _answered(server: Server, sending: _Sending, deadline_s: float, outage_s: float) -> AnsweringTurn:
+async def _answered(
+    server: Server, sending: _Sending, deadline_s: float, outage_s: float
+) -> tuple[_Sending, AnsweringTurn]:
+    """``sending`` as it went out, and what came of it."""
     url, token = await server.reached()
     patience = Patience(deadline_s=deadline_s, outage_s=outage_s, url=url, say=_say)
     accepted = anyio.Event()
     async with server.client(url, token, on_connection=patience.on_connection) as client:
         with patience:
-            return await _turn_of(client, sending, accepted)
+            place = Destination(sending.conversation, is_new=True)
+            if sending.is_named:
+                place = await destination(client, sending.conversation)
+                if place.name != sending.conversation:
+                    _say(f"this is {shortened(place.name)}")
+                sending = msgspec.structs.replace(sending, conversation=place.name)
+            return sending, await _turn_of(client, sending, accepted, is_new=place.is_new)
     raise click.ClickException(_unanswered(server, sending, patience, is_accepted=accepted.is_set()))
 
 
@@ -168,7 +184,7 @@ def _unanswered(server: Server, sending: _Sending, patience: Patience, *, is_acc
     return f"no reply {patience.ran_out}; the message was not acknowledged, it may have arrived or not: {again}"
 
 
-async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Event) -> AnsweringTurn:
+async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Event, *, is_new: bool) -> AnsweringTurn:
     """Watch, send, and follow the turn that takes the message; sets ``accepted`` when it is."""
     name = sending.conversation
     steers = sending.when_busy is WhenBusy.STEER
@@ -184,7 +200,7 @@ async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Even
             lookback=sending.lookback,
         )
         accepted.set()
-        if sending.is_told:
+        if is_new:
             _say(f"new conversation {name}")
         turn = AnsweringTurn(sending.message_id, accepted_at=receipt.event, steers=steers)
         turn.take(_events(first))  # where an earlier attempt under the same id was answered already

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from torpor.cli.paths import is_whole, resolved, resolved_job, shortened
+from torpor.cli.paths import found_among, is_whole, resolved, resolved_job, shortened
 
 PATHS = ("default/ada/c1", "default/ada/c2", "default/bob/c1", "north/ada/c1")
 
@@ -25,6 +25,10 @@ def test_name_that_is_unique_stands_for_its_path(name: str, path: str) -> None:
 def test_name_of_nothing_is_told_with_where_to_look(name: str) -> None:
     with pytest.raises(click.ClickException, match=rf"no conversation '{name}' here, `torpor ps` lists them"):
         resolved(name, PATHS)
+
+
+def test_name_may_be_one_of_nothing_yet() -> None:
+    assert (found_among("c2", PATHS), found_among("c3", PATHS)) == ("default/ada/c2", None)
 
 
 def test_name_of_several_is_told_with_all_of_them() -> None:
