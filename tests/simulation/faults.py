@@ -176,7 +176,7 @@ _ABOUT = {
     Fault.MODEL_MANY_CALLS: 0.008,
     Fault.TOOL_LONG_RESULT: 0.3,
     Fault.PROBE_UNKNOWN: 0.4,
-    Fault.HOME_CHANGED: 0.2,
+    Fault.HOME_CHANGED: 0.3,
     Fault.EVENT_DROPPED: 0.1,
     Fault.DUPLICATE_SEND: 0.2,
     Fault.CLIENT_IMPATIENT: 0.2,
