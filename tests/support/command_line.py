@@ -142,6 +142,16 @@ class ServerProcess:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def tell(self, number: signal.Signals) -> None:
+        """Send it, and wait for nothing."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """The exit code, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(DEADLINE_S)
+
     def stop(self) -> int:
         """SIGTERM; returns the exit code, also of a process that had ended."""
         return self._end(signal.SIGTERM)

@@ -43,6 +43,8 @@ VERBS: Final = {
     "token": "Sign a token for somebody.",
     "init": "Make a new agent home.",
     "config": "Check the configuration of a home.",
+    "top": "Watch what a server is doing.",
+    "drain": "End a server after the steps that run.",
     "skills": "Check, list and begin skills.",
     "flags": "Show what is switched on, and for whom.",
     "policies": "Show what a message finds in the policies.",

@@ -45,4 +45,5 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     unavailable_retry_after_s: Pause = 1.0
     """What a client is told to wait when its command met a crash or a drain."""
     stop_deadline_s: Pause = 10.0
-    """How long actors may take to leave when the process stops; then they are cut off and go on at the next start."""
+    """Within which turns come to the end of their step when the process stops; what takes longer is cut off and goes on
+    at the next start."""
