@@ -50,6 +50,7 @@ from torpor.store.job_contract import JobStore
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.drain import Drain
+from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.memory import ProcessMemory
 from torpor.supervisor.registry import Supervisor
 from torpor.toolhost.calls import Calls
@@ -144,6 +145,7 @@ async def running(
         ports = Ports(
             conversations=engine.supervisor,
             directory=engine.directory,
+            forks=engine.forks,
             journals=engine.store,
             bus=engine.bus,
             jobs=engine.jobs,
@@ -190,6 +192,7 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
     agents: Agents
     supervisor: Supervisor
     directory: StoredDirectory
+    forks: StoredForks
     jobs: OperatedJobs
     drain: Drain
 
@@ -257,6 +260,16 @@ async def _engine(
             bus=bus,
             cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
         )
+        forks = StoredForks(
+            served=supervisor,
+            store=store,
+            bus=bus,
+            clock=clock,
+            new_id=ids.new_id,
+            creations=parts.creations,
+            records_max=settings.supervisor.fork_records_max,
+            retry_after_s=settings.supervisor.unavailable_retry_after_s,
+        )
         live_contexts = LiveContextJobs(
             {agent.name: agent.live for agent in home.agents if agent.live is not None},
             store=store,
@@ -294,6 +307,7 @@ async def _engine(
                 agents=home.agents,
                 supervisor=supervisor,
                 directory=directory,
+                forks=forks,
                 jobs=jobs,
                 drain=drain,
             )

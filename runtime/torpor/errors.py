@@ -174,6 +174,17 @@ class TooManyConversations(ClientError):
         self.limit = limit
 
 
+class NotForkable(ClientError):
+    """There is no place before that message at which another conversation could begin."""
+
+    code = "not_forkable"
+
+    def __init__(self, conversation: str, *, why: str) -> None:
+        super().__init__(f"conversation {conversation!r} cannot be forked there, {why}")
+        self.conversation = conversation
+        self.why = why
+
+
 class NotRetractable(ClientError):
     """Only the last message can be taken back, once, and not while it is being answered."""
 

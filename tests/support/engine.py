@@ -36,6 +36,7 @@ from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.blobs import MemoryBlobs
 from torpor.store.in_memory import MemoryData
 from torpor.supervisor.directory import StoredDirectory
+from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.memory import Memory
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
@@ -55,6 +56,7 @@ ONCE = RetryOptions(retries_max=0)
 AT_ONCE = RetryOptions(retries_max=2, base_s=0.0)
 QUICK = SupervisorOptions(sweep_s=0.01, restart_backoff_s=0.0, stop_deadline_s=0.0)
 
+FORK_RECORDS_MAX = 1_000
 SMALL_WINDOW_TOKENS = 8_000
 """Of the model that folds."""
 
@@ -156,6 +158,16 @@ class Engine:
         self.blobs = MemoryBlobs()
         self.directory = StoredDirectory(
             served=supervisor, store=store, blobs=self.blobs, bus=bus, cancel_deadline_s=DEADLINE_S
+        )
+        self.forks = StoredForks(
+            served=supervisor,
+            store=store,
+            bus=bus,
+            clock=clock,
+            new_id=parts.ids.new_id,
+            creations=parts.creations,
+            records_max=FORK_RECORDS_MAX,
+            retry_after_s=0.0,
         )
         self.recorders: list[Recorder] = []
         self._sent = sum(len(held.receipts) for held in store.data.conversations.values())

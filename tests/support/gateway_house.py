@@ -111,7 +111,13 @@ async def gateway_house(
     everything = GatewayOptions(**{"port": 0, "close_deadline_s": 0.5, **options})
     async with open_gateway(
         ports=Ports(
-            conversations=world, directory=world, journals=world, bus=world.bus, jobs=world.jobs, server=world.server
+            conversations=world,
+            directory=world,
+            forks=world,
+            journals=world,
+            bus=world.bus,
+            jobs=world.jobs,
+            server=world.server,
         ),
         authenticator=Authenticator(SECRET, clock=clock, leeway_s=everything.token_leeway_s, trusted=trusted),
         clock=clock,

@@ -51,6 +51,7 @@ def ports_of(engine: Engine) -> Ports:
     return Ports(
         conversations=engine.supervisor,
         directory=engine.directory,
+        forks=engine.forks,
         journals=engine.store,
         bus=engine.bus,
         jobs=jobs,
@@ -79,6 +80,7 @@ class Line:
             world = Ports(
                 conversations=world,
                 directory=world,
+                forks=world,
                 journals=world,
                 bus=world.bus,
                 jobs=world.jobs,

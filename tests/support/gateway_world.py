@@ -30,6 +30,7 @@ from torpor.records.journal import (
 from torpor.store.contract import DirectoryRow, Head
 from torpor.store.job_contract import JobCounts, JobState, StoredJob
 from torpor.supervisor.contract import Answer, Draining, Listing, LiveStatus, RunningTurn
+from torpor.supervisor.forking import Fork
 
 
 async def _at_once() -> None:
@@ -160,6 +161,7 @@ class World:
         self.archived: set[ConversationKey] = set()
         self.epochs: dict[ConversationKey, int] = {}
         self.next_epoch = 1
+        self.forked: list[Fork] = []
         self.posted: list[tuple[ConversationKey, Command]] = []
         self.receipts: dict[tuple[ConversationKey, MessageId], Receipt] = {}
         self.before_read: Callable[[], Awaitable[None]] = _at_once
@@ -237,6 +239,12 @@ class World:
         await _at_once()
         self.quarantined.pop(key, None)
         self.bus.publish_standing(key)
+
+    async def fork(self, fork: Fork) -> None:
+        await _at_once()
+        if not self.journals.get(fork.source):
+            raise UnknownConversation(fork.source.conversation)
+        self.forked.append(fork)
 
     async def delete(self, key: ConversationKey, *, principal: str) -> None:
         await _at_once()

@@ -42,6 +42,7 @@ from torpor.records.journal import (
     ContextChanged,
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
@@ -262,7 +263,12 @@ class Teller:
 
     def _manage(self) -> None:
         """What concerns no turn; between any two records."""
-        if self._pick((False, True)):
+        if self.state.turn is None and self._pick((False, True)):
+            dropped = tuple(message.id for message in self.state.queued)
+            before = MessageId("m_0")
+            self._add(ConversationForked(source="c_0", before=before, messages=dropped, principal="ann"))
+            self.taken_out.update(dropped)
+        elif self._pick((False, True)):
             self._add(ConversationRenamed(title=f"errand {self._number()}", principal="ann"))
         elif self.state.is_archived:
             self._add(ConversationUnarchived(principal="ann"))

@@ -20,6 +20,7 @@ PUBLIC_KINDS = {
     "conversation_renamed": "conversation.renamed",
     "conversation_archived": "conversation.archived",
     "conversation_unarchived": "conversation.unarchived",
+    "conversation_forked": "conversation.forked",
     "message_received": "message.received",
     "message_retracted": "message.retracted",
     "turn_prepared": "turn.started",
@@ -228,6 +229,10 @@ def account_of(journal: Journal) -> Account:
             _late(account, record, where)
         elif kind == "message_retracted":
             _retract(account, open_turn, record, where)
+        elif kind == "conversation_forked":
+            if open_turn is not None:
+                account.faults.append(f"{where}: turn {open_turn.number} runs")
+            _retract(account, open_turn, record | {"messages": record.get("messages", [])}, where)
         elif kind not in OUTSIDE_TURNS:
             if open_turn is None or open_turn.number != record.get("turn", 0):
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")

@@ -234,6 +234,8 @@ def event_of(record: Json) -> Json:
             body = _only(record, "messages", "principal")
         case "conversation_renamed":
             body = _only(record, "title", "principal")
+        case "conversation_forked":
+            body = _only(record, "source", "before", "messages", "principal")
         case "conversation_archived" | "conversation_unarchived":
             body = _only(record, "principal")
         case _:
@@ -247,6 +249,7 @@ _EVENT_TYPES = {
     "conversation_renamed": "conversation.renamed",
     "conversation_archived": "conversation.archived",
     "conversation_unarchived": "conversation.unarchived",
+    "conversation_forked": "conversation.forked",
     "turn_prepared": "turn.started",
     "model_replied": "reply.finished",
     "model_failed": "model.failed",

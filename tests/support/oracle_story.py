@@ -18,6 +18,7 @@ PUBLIC_KINDS = frozenset(
         "conversation_renamed",
         "conversation_archived",
         "conversation_unarchived",
+        "conversation_forked",
         "context_changed",
         "context_replaced",
         "compaction_failed",
@@ -251,6 +252,14 @@ class Story:
 
     def _conversation_unarchived(self, record: Json, seq: int) -> None:
         self._lists(record, seq, is_archived=False)
+
+    def _conversation_forked(self, record: Json, seq: int) -> None:
+        """What waited in the other conversation is no part of this one."""
+        messages = record.get("messages", [])
+        if self._turn is not None or messages != [other.id for other in self._queue]:
+            self._broken("journal_order", seq, f"a fork without {messages}, while a turn runs or others wait")
+        self.retracted.update(messages)
+        self._queue, self._is_archived = [], False
 
     def _lists(self, record: Json, seq: int, *, is_archived: bool) -> None:
         if is_archived is self._is_archived:

@@ -99,6 +99,9 @@ class _Rebuilding:
                 self.notes.append(record["note"])
             case "message_retracted":
                 self._retract(record)
+            case "conversation_forked":
+                for id_ in record.get("messages", []):
+                    del self.waiting[id_]
             case "live_context_replaced":
                 self.lives[record["seq"]] = record["block"]
             case "context_replaced":

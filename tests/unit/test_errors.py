@@ -18,6 +18,7 @@ SAMPLES = [
     errors.UnknownConversation("c_1"),
     errors.ConversationExists("c_1"),
     errors.ConversationDeleted("c_1"),
+    errors.NotForkable("c_1", why="no turn took message 'm_1' yet"),
     errors.NotRetractable("m_1", why="only the last one can be, once"),
     errors.TooManyConversations(limit=10),
     errors.UnknownAgent("cook", known=("clerk",)),

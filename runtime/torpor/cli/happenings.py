@@ -6,6 +6,7 @@ from torpor.records.events import (
     CompactionFailedEvent,
     ContextReplacedEvent,
     ConversationArchivedEvent,
+    ConversationForkedEvent,
     ConversationRenamedEvent,
     ConversationUnarchivedEvent,
     LiveContextFailedEvent,
@@ -18,6 +19,7 @@ Happening: TypeAlias = (
     | ConversationRenamedEvent
     | ConversationArchivedEvent
     | ConversationUnarchivedEvent
+    | ConversationForkedEvent
     | ContextReplacedEvent
     | CompactionFailedEvent
     | LiveContextFailedEvent
@@ -44,6 +46,8 @@ def in_words(event: Happening) -> str:
             return "the conversation was archived; a message brings it back"
         case ConversationUnarchivedEvent():
             return "the conversation is listed again"
+        case ConversationForkedEvent():
+            return f"what came before was copied from {event.source!r}; from here on it is a conversation of its own"
         case ContextReplacedEvent():
             return _REPLACED[event.reason]
         case CompactionFailedEvent():

@@ -19,6 +19,7 @@ from torpor.records.events import (
     ContextChangedEvent,
     ContextReplacedEvent,
     ConversationArchivedEvent,
+    ConversationForkedEvent,
     ConversationRenamedEvent,
     ConversationUnarchivedEvent,
     LiveContextFailedEvent,
@@ -164,6 +165,7 @@ class Screen:
                 | ConversationRenamedEvent()
                 | ConversationArchivedEvent()
                 | ConversationUnarchivedEvent()
+                | ConversationForkedEvent()
                 | ContextReplacedEvent()
                 | CompactionFailedEvent()
                 | LiveContextFailedEvent()

@@ -35,6 +35,7 @@ from torpor.records.frames import (
     Done,
     DrainServer,
     DropJob,
+    Fork,
     HibernateConversation,
     InspectConversation,
     ListConversations,
@@ -265,6 +266,17 @@ class TorporClient:
         Raises: RequestRefused: with ``not_retractable`` it is neither, or its turn runs.
         """
         frame = Retract(ref=self._ids.new_id(), conversation=conversation, message_id=MessageId(message_id))
+        await self._ask(frame, Done)
+
+    async def fork(self, conversation: str, into: str, *, before: str = "", title: str = "") -> None:
+        """Begin conversation ``into`` with what was said before the message ``before``, or before the last one.
+
+        ``into`` is an id of the same owner that is not used; done again, it changes nothing. Raises: RequestRefused:
+        ``conversation_exists``, ``not_forkable``, ``too_many_conversations``.
+        """
+        frame = Fork(
+            ref=self._ids.new_id(), conversation=conversation, into=into, before=MessageId(before), title=title
+        )
         await self._ask(frame, Done)
 
     async def delete(self, conversation: str) -> None:

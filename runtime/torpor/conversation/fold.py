@@ -42,6 +42,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
@@ -112,6 +113,15 @@ def _archived(state: ConversationState, record: ConversationArchived | Conversat
     if is_archived is state.is_archived:
         raise BadHistory(f"record {record.seq} leaves the conversation archived or not, as it was")
     return msgspec.structs.replace(state, is_archived=is_archived)
+
+
+def _forked(state: ConversationState, record: ConversationForked) -> ConversationState:
+    """What waited there, was ordered there or may still end there is nothing to this one."""
+    waiting = tuple(message.id for message in state.queued)
+    if state.turn is not None or waiting != record.messages:
+        raise BadHistory(f"record {record.seq} forks with {record.messages!r}, waiting are {waiting!r}, or a turn runs")
+    live = msgspec.structs.replace(state.live, ordered="")
+    return msgspec.structs.replace(state, queued=(), offers=(), lost_calls=(), live=live, is_archived=False)
 
 
 def _received(state: ConversationState, record: MessageReceived) -> ConversationState:
@@ -558,6 +568,7 @@ _FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversation
     ConversationRenamed: _renamed,
     ConversationArchived: _archived,
     ConversationUnarchived: _archived,
+    ConversationForked: _forked,
     MessageReceived: _received,
     MessageRetracted: _message_retracted,
     ContextChanged: _context_changed,

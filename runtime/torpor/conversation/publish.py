@@ -10,6 +10,7 @@ from torpor.records.events import (
     ContextChangedEvent,
     ContextReplacedEvent,
     ConversationArchivedEvent,
+    ConversationForkedEvent,
     ConversationRenamedEvent,
     ConversationUnarchivedEvent,
     LiveContextFailedEvent,
@@ -34,6 +35,7 @@ from torpor.records.journal import (
     ContextChanged,
     ContextReplaced,
     ConversationArchived,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     JournalRecord,
@@ -95,6 +97,16 @@ def _archived(record: ConversationArchived) -> AnyEvent:
 
 def _unarchived(record: ConversationUnarchived) -> AnyEvent:
     return ConversationUnarchivedEvent(**_head(record), principal=record.principal)
+
+
+def _forked(record: ConversationForked) -> AnyEvent:
+    return ConversationForkedEvent(
+        **_head(record),
+        source=record.source,
+        before=record.before,
+        messages=record.messages,
+        principal=record.principal,
+    )
 
 
 def _context_changed(record: ContextChanged) -> AnyEvent:
@@ -182,6 +194,7 @@ def _turn_refused(record: TurnRefused) -> AnyEvent:
 
 
 _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
+    ConversationForked: _forked,
     ConversationRenamed: _renamed,
     ConversationArchived: _archived,
     ConversationUnarchived: _unarchived,

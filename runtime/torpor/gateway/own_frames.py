@@ -3,6 +3,8 @@
 Operators name those of others by path.
 """
 
+import msgspec
+
 from torpor.conversation.title import titled
 from torpor.errors import BadFrame, UnknownConversation
 from torpor.gateway.auth import Principal
@@ -15,9 +17,10 @@ from torpor.records.commands import (
     RenameConversation,
     RetractMessage,
 )
-from torpor.records.frames import Archive, Create, Delete, Done, Rename, Retract, ServerFrame, Unarchive
+from torpor.records.frames import Archive, Create, Delete, Done, Fork, Rename, Retract, ServerFrame, Unarchive
 from torpor.records.ids import CONVERSATION_ID
 from torpor.supervisor.contract import Reply
+from torpor.supervisor.forking import Fork as Forking
 
 
 def create(desk: Desk, frame: Create, by: Principal) -> None:
@@ -40,6 +43,30 @@ def retract(desk: Desk, frame: Retract, by: Principal) -> None:
     if not CONVERSATION_ID.fullmatch(frame.message_id):
         raise BadFrame("message_id is not an id, expected 1..64 letters, digits, '_' or '-'")
     _post(desk, frame, by, RetractMessage(principal=by.subject, message_id=frame.message_id))
+
+
+def fork(desk: Desk, frame: Fork, by: Principal) -> None:
+    source = key_named(frame.conversation, by=by)
+    if not CONVERSATION_ID.fullmatch(frame.into):
+        raise BadFrame("into is not an id, expected 1..64 letters, digits, '_' or '-'")
+    if frame.before and not CONVERSATION_ID.fullmatch(frame.before):
+        raise BadFrame("before is not an id, expected 1..64 letters, digits, '_' or '-'")
+    asked = Forking(
+        source=source,
+        into=msgspec.structs.replace(source, conversation=frame.into),
+        before=frame.before,
+        title=titled(frame.title),
+        principal=by.subject,
+    )
+
+    async def forked() -> ServerFrame:
+        try:
+            await desk.ports.forks.fork(asked)
+        except UnknownConversation:
+            raise UnknownConversation(frame.conversation) from None
+        return Done(ref=frame.ref)
+
+    desk.request(frame, forked)
 
 
 def delete(desk: Desk, frame: Delete, by: Principal) -> None:

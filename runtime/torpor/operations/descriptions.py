@@ -17,6 +17,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     FlagsPinned,
@@ -70,6 +71,19 @@ def _unarchived(record: ConversationUnarchived) -> Description:
     return f"conversation listed again by {record.principal!r}", {"principal": record.principal}, ""
 
 
+def _forked(record: ConversationForked) -> Description:
+    messages = list(record.messages)
+    facts: Facts = {
+        "source": record.source,
+        "before": record.before,
+        "messages": messages,
+        "principal": record.principal,
+    }
+    without = f", without {', '.join(map(repr, messages))}" if messages else ""
+    what = f"forked by {record.principal!r} from {record.source!r} before message {record.before!r}{without}"
+    return what, facts, ""
+
+
 def _received(record: MessageReceived) -> Description:
     content = _said(record.blocks)
     size = _size_bytes(content)
@@ -79,11 +93,13 @@ def _received(record: MessageReceived) -> Description:
         "when_busy": record.when_busy.value,
         "size_bytes": size,
         "cleaned": record.cleaned,
+        "lookback": record.lookback,
     }
     cleaned = f", {record.cleaned} characters replaced" if record.cleaned else ""
+    back = f", looks back {record.lookback}" if record.lookback else ""
     busy = f", {record.when_busy.value} when busy" if record.when_busy is not WhenBusy.QUEUE else ""
     return (
-        f"message {record.message_id!r} from {record.principal!r} ({size} bytes{busy}{cleaned})",
+        f"message {record.message_id!r} from {record.principal!r} ({size} bytes{busy}{back}{cleaned})",
         facts,
         content,
     )
@@ -141,13 +157,20 @@ def _prepared(record: TurnPrepared) -> Description:
         "labels": list(record.labels),
         "withheld": list(record.withheld),
         "policies": list(record.policies),
+        "lookback": list(record.lookback),
     }
     tokens = ", ".join(f"{section} {tokens} tokens" for section, tokens in record.sections.items())
     beside = f", beside them {tokens}" if tokens else ""
     policies = f", policies {', '.join(_counted(record.policies))}" if record.policies else ""
     withheld = f", {', '.join(record.withheld)} withheld" if record.withheld else ""
-    summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{policies}{withheld}"
+    summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{_quoted(record)}{policies}{withheld}"
     return summary, facts, _said((*record.signal, *record.turn_only))
+
+
+def _quoted(record: TurnPrepared) -> str:
+    if "lookback" not in record.sections:
+        return ""
+    return f", turns {', '.join(map(str, record.lookback))} quoted" if record.lookback else ", no room to quote a turn"
 
 
 def _counted(names: Iterable[str]) -> Iterator[str]:
@@ -426,6 +449,7 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     ConversationRenamed: _renamed,
     ConversationArchived: _archived,
     ConversationUnarchived: _unarchived,
+    ConversationForked: _forked,
     MessageReceived: _received,
     MessageRetracted: _retracted,
     ContextChanged: _context_changed,

@@ -52,6 +52,15 @@ class ConversationUnarchivedEvent(Event, frozen=True, tag="conversation.unarchiv
     principal: str
 
 
+class ConversationForkedEvent(Event, frozen=True, tag="conversation.forked"):
+    """What came before was copied from ``source``, up to the message ``before``; ``messages`` are no part of this."""
+
+    source: str
+    before: MessageId
+    principal: str
+    messages: tuple[MessageId, ...] = ()
+
+
 class ContextChangedEvent(Event, frozen=True, tag="context.changed"):
     """The working context is another one; a higher version means that another record is selected."""
 
@@ -170,6 +179,7 @@ AnyEvent: TypeAlias = (
     | ConversationRenamedEvent
     | ConversationArchivedEvent
     | ConversationUnarchivedEvent
+    | ConversationForkedEvent
     | ContextChangedEvent
     | TurnStartedEvent
     | ReplyFinishedEvent

@@ -12,7 +12,7 @@ import msgspec
 from torpor.records.bounds import LookBack
 from torpor.records.context import WorkingContext
 from torpor.records.events import AnyEvent
-from torpor.records.ids import CallId, MessageId
+from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.journal import Offer, WhenBusy
 
 SUBPROTOCOL = "torpor.v1"
@@ -102,6 +102,19 @@ class Retract(ClientFrame, frozen=True, tag="retract"):
 
     conversation: str
     message_id: MessageId
+
+
+class Fork(ClientFrame, frozen=True, tag="fork"):
+    """Begin another conversation of the same owner, ``into``, with everything up to a message. Answered by ``done``
+    once it is there; again for the same conversation and message changes nothing."""
+
+    conversation: str
+    into: str
+    """An id that is not used."""
+    before: MessageId = NO_MESSAGE
+    """Empty for the last one."""
+    title: str = ""
+    """Empty for the one that it has there."""
 
 
 class Delete(ClientFrame, frozen=True, tag="delete"):
@@ -247,6 +260,7 @@ AnyClientFrame: TypeAlias = (
     | Archive
     | Unarchive
     | Retract
+    | Fork
     | Delete
     | UpdateContext
     | Refresh

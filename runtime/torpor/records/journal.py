@@ -133,6 +133,19 @@ class ConversationUnarchived(Record, frozen=True, tag="conversation_unarchived")
     principal: str
 
 
+class ConversationForked(Record, frozen=True, tag="conversation_forked"):
+    """What stands before this was copied from another conversation of the owner; from here on they have nothing in
+    common."""
+
+    source: str
+    """Id of that conversation; it may be gone by now. All that was copied of it stands before this record."""
+    before: MessageId
+    """The message that it was forked before, there."""
+    principal: str
+    messages: tuple[MessageId, ...] = ()
+    """Such as waited there, which are no part of this one."""
+
+
 class MessageReceived(Record, frozen=True, tag="message_received"):
     """A client's message, durable and so acknowledged; it waits until a turn takes it."""
 
@@ -477,6 +490,7 @@ JournalRecord: TypeAlias = (
     | ConversationRenamed
     | ConversationArchived
     | ConversationUnarchived
+    | ConversationForked
     | MessageReceived
     | MessageRetracted
     | ContextChanged
@@ -509,6 +523,7 @@ PUBLIC_RECORDS: Final = (
     ConversationRenamed,
     ConversationArchived,
     ConversationUnarchived,
+    ConversationForked,
     MessageReceived,
     MessageRetracted,
     ContextChanged,

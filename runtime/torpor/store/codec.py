@@ -17,6 +17,7 @@ from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     JournalRecord,
@@ -68,6 +69,7 @@ _SHOWN: Final = (
     ConversationRenamed,
     ConversationArchived,
     ConversationUnarchived,
+    ConversationForked,
     TurnPrepared,
     TurnFailed,
     MessageRetracted,
@@ -87,7 +89,7 @@ def shown_by(records: Sequence[JournalRecord]) -> Shown:
                 title = record.title
             case ConversationArchived():
                 is_archived = True
-            case ConversationUnarchived():
+            case ConversationUnarchived() | ConversationForked():
                 is_archived = False
             case TurnPrepared():
                 is_failed = False

@@ -241,6 +241,21 @@ class Store(Protocol):
         """
         ...
 
+    async def begin(
+        self,
+        lease: Lease,
+        *,
+        records: Sequence[JournalRecord],
+        batch_id: str,
+        dedupe: Mapping[MessageId, Receipt],
+    ) -> None:
+        """Write a conversation that is not there with all of ``records``, numbered from 1, at once; it is not due.
+
+        Raises: Fenced, StoreFull, WrongSequence: nothing was written, the last because it is there.
+            StoreUnavailable: it may have been written.
+        """
+        ...
+
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         """How many this owner has, archived ones included, counted up to ``limit``."""
         ...

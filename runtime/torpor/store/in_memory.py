@@ -49,6 +49,7 @@ from torpor.store.requests import (
     Acquire,
     Append,
     AskHead,
+    Begin,
     ClaimJob,
     CommitCore,
     DropJob,
@@ -62,6 +63,7 @@ from torpor.store.requests import (
     Request,
     SettleJob,
     Tidy,
+    beginning,
 )
 from torpor.store.writer import TaskWriter, ask_erased, ask_head, ask_lease
 
@@ -156,6 +158,8 @@ class MemoryCore:
             match request:
                 case Append():
                     self._append(request)
+                case Begin():
+                    self._begin(request)
                 case PutSnapshot():
                     self._put_snapshot(request)
                 case Quarantine():
@@ -215,6 +219,16 @@ class MemoryCore:
         held.is_archived = held.is_archived if shown.is_archived is None else shown.is_archived
         held.is_failed = held.is_failed if shown.is_failed is None else shown.is_failed
 
+    def _begin(self, request: Begin) -> None:
+        if head := self._fenced(request.key, request.fence).head.seq:
+            raise WrongSequence(request.key.path, expected_seq=0, head_seq=head)
+        try:
+            for append in request.appends:
+                self._append(append)
+        except TorporError:
+            self._emptied(request.key)
+            raise
+
     def _put_snapshot(self, request: PutSnapshot) -> None:
         held = self._fenced(request.key, request.fence)
         if request.snapshot.seq > held.head.seq:
@@ -225,11 +239,16 @@ class MemoryCore:
         """What is left is the lease, so that a holder before it stays fenced."""
         held = self._fenced(request.key, request.fence)
         records = held.head.seq
-        left = self._data.conversations[request.key] = _Conversation()
-        left.fence, left.holder, left.expires_us = held.fence, held.holder, held.expires_us
+        self._emptied(request.key)
         self._data.jobs.forget(request.key)
         self._data.epoch += records > 0
         return Erased(records=records)
+
+    def _emptied(self, key: ConversationKey) -> None:
+        """Nothing but the lease is left of it."""
+        held = self._data.of(key)
+        left = self._data.conversations[key] = _Conversation()
+        left.fence, left.holder, left.expires_us = held.fence, held.holder, held.expires_us
 
     def _head(self, key: ConversationKey) -> Head:
         held = self._data.conversations.get(key)
@@ -434,6 +453,17 @@ class InMemoryStore:
 
     async def erase(self, lease: Lease) -> Erased:
         return await ask_erased(self._writer, Erase(key=lease.key, fence=lease.fence))
+
+    async def begin(
+        self,
+        lease: Lease,
+        *,
+        records: Sequence[JournalRecord],
+        batch_id: str,
+        dedupe: Mapping[MessageId, Receipt],
+    ) -> None:
+        request = beginning(lease.key, records, fence=lease.fence, batch_id=batch_id, dedupe=dedupe)
+        await self._writer.submit(request).wait()
 
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         await anyio.lowlevel.checkpoint()

@@ -14,7 +14,7 @@ from torpor.errors import TorporError
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
-from torpor.store.codec import BatchNumbers
+from torpor.store.codec import MAX_BATCH_RECORDS, BatchNumbers, number_batch
 from torpor.store.contract import Erased, Head, Job, Lease, Snapshot, Timer
 from torpor.store.job_contract import JobState
 
@@ -31,6 +31,41 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     due_us: int | None
     jobs: Sequence[Job]
     timers: Sequence[Timer]
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``Store.begin``; answered by None."""
+
+    key: ConversationKey
+    fence: int
+    appends: Sequence[Append]
+    """In order, from the first record on."""
+
+
+def beginning(
+    key: ConversationKey,
+    records: Sequence[JournalRecord],
+    *,
+    fence: int,
+    batch_id: str,
+    dedupe: Mapping[MessageId, Receipt],
+) -> Begin:
+    """The batches of a conversation that begins with ``records``; the receipts go with the first one."""
+    appends = [
+        Append(
+            key=key,
+            fence=fence,
+            numbers=number_batch(key, records[start : start + MAX_BATCH_RECORDS], expected_seq=start),
+            batch_id=f"{batch_id}-{start}",
+            records=records[start : start + MAX_BATCH_RECORDS],
+            dedupe={} if start else dedupe,
+            due_us=None,
+            jobs=(),
+            timers=(),
+        )
+        for start in range(0, len(records), MAX_BATCH_RECORDS)
+    ]
+    return Begin(key=key, fence=fence, appends=appends)
 
 
 class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +174,9 @@ class Tidy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 JobRequest: TypeAlias = ClaimJob | SettleJob | RedoJob | DropJob
-Request: TypeAlias = Append | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Erase | Tidy
+Request: TypeAlias = (
+    Append | Begin | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Erase | Tidy
+)
 Outcome: TypeAlias = Head | Lease | Erased | TorporError | None
 """An answer, or why there is none."""
 

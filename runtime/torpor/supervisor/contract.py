@@ -8,6 +8,7 @@ import msgspec
 from torpor.records.commands import Command, Receipt, Refreshed
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import DirectoryRow
+from torpor.supervisor.forking import Fork
 
 Answer = Receipt | Refreshed | int | bool
 """What a command is answered with; see ``records.commands``."""
@@ -83,6 +84,18 @@ class Directory(Protocol):
 
         A running turn is cancelled first. Who watches it is told. Cancelling the caller withdraws nothing.
         Raises: UnknownConversation: there is none. Unavailable, StoreError: to be asked for again.
+        """
+        ...
+
+
+class Forks(Protocol):
+    """Implemented by ``supervisor.forks.StoredForks``."""
+
+    async def fork(self, fork: Fork) -> None:
+        """Begin another conversation of the owner with what stands before a message. Doing it again changes nothing.
+
+        Raises: UnknownConversation: the source is not there. NotForkable, ConversationExists, TooManyConversations,
+            Unavailable, StoreError: nothing was begun; after the last it may have been.
         """
         ...
 

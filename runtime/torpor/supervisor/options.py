@@ -40,10 +40,11 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Crashes within ``crash_window_s``, whatever was committed between them, before it is quarantined."""
     crash_window_s: Seconds = 300.0
     """For how long a crash counts."""
+    fork_records_max: Count = 20_000
+    """Records that a fork copies; one that needs more is refused."""
     cut_deadline_s: Seconds = 10.0
     """How long an actor that is quarantined may take to end, once it is cut off."""
     unavailable_retry_after_s: Pause = 1.0
     """What a client is told to wait when its command met a crash or a drain."""
     stop_deadline_s: Pause = 10.0
-    """Within which turns come to the end of their step when the process stops; what takes longer is cut off and goes on
-    at the next start."""
+    """How long actors may take to leave when the process stops; then they are cut off and go on at the next start."""

@@ -14,6 +14,7 @@ from torpor.records.events import (
     ContextChangedEvent,
     ContextReplacedEvent,
     ConversationArchivedEvent,
+    ConversationForkedEvent,
     ConversationRenamedEvent,
     ConversationUnarchivedEvent,
     LiveContextFailedEvent,
@@ -41,6 +42,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
@@ -163,6 +165,14 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
             **HEAD, messages=(MessageId("m"),), principal="ann", link="secret", note=(text_block("secret"),)
         ),
         MessageRetractedEvent(**EVENT_HEAD, messages=(MessageId("m"),), principal="ann"),
+    ),
+    (
+        ConversationForked(
+            **HEAD, source="c_0", before=MessageId("m"), messages=(MessageId("m"),), principal="ann"
+        ),
+        ConversationForkedEvent(
+            **EVENT_HEAD, source="c_0", before=MessageId("m"), messages=(MessageId("m"),), principal="ann"
+        ),
     ),
     (ConversationArchived(**HEAD, principal="ann"), ConversationArchivedEvent(**EVENT_HEAD, principal="ann")),
     (ConversationUnarchived(**HEAD, principal="ann"), ConversationUnarchivedEvent(**EVENT_HEAD, principal="ann")),

@@ -12,6 +12,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
@@ -204,6 +205,12 @@ JOURNAL: tuple[tuple[int, JournalRecord], ...] = (
     (0, ConversationRenamed(title=SECRET, principal="ada")),
     (0, ConversationArchived(principal="ada")),
     (0, ConversationUnarchived(principal="ada")),
+    (
+        0,
+        ConversationForked(
+            source="c_0", before=MessageId("m1"), messages=(MessageId("m1"), MessageId("m2")), principal="ada"
+        ),
+    ),
 )
 
 

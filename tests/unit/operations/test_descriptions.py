@@ -79,6 +79,7 @@ def test_every_record_is_told_in_one_line() -> None:
         "conversation renamed by 'ada'",
         "conversation archived by 'ada'",
         "conversation listed again by 'ada'",
+        "forked by 'ada' from 'c_0' before message 'm1', without 'm1', 'm2'",
     ]
 
 
@@ -109,6 +110,17 @@ def test_messages_that_join_a_turn_are_named() -> None:
     )
 
     assert summary_of(asked) == "model asked, round 2 (about 3 tokens, joined by 'm2', 'm3')"
+
+
+def test_a_look_back_is_told_by_its_message_and_with_what_was_quoted_or_that_nothing_fitted() -> None:
+    asked = MessageReceived(message_id=MessageId("m"), principal="ada", blocks=(text_block("and?"),), lookback=2)
+    quoted = TurnPrepared(turn=9, messages=(MessageId("m"),), sections={"lookback": 70}, lookback=(3, 4))
+    nothing = TurnPrepared(turn=9, messages=(MessageId("m"),), sections={"lookback": 35})
+
+    assert summary_of(asked) == "message 'm' from 'ada' (4 bytes, looks back 2)"
+    assert summary_of(quoted) == "turn begun with 'm', beside them lookback 70 tokens, turns 3, 4 quoted"
+    assert summary_of(nothing) == "turn begun with 'm', beside them lookback 35 tokens, no room to quote a turn"
+    assert (facts_of(asked)["lookback"], facts_of(quoted)["lookback"]) == (2, [3, 4])
 
 
 def test_a_request_that_exceeds_its_profile_says_where() -> None:

@@ -14,6 +14,7 @@ NAMES = [
     "conversation.renamed",
     "conversation.archived",
     "conversation.unarchived",
+    "conversation.forked",
     "context.changed",
     "turn.started",
     "reply.finished",

@@ -16,6 +16,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationArchived,
     ConversationCreated,
+    ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
@@ -72,6 +73,25 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
     (
         ConversationUnarchived(seq=4, event=3, principal="ann"),
         {"kind": "conversation_unarchived", "principal": "ann", "seq": 4, "event": 3},
+    ),
+    (
+        ConversationForked(
+            seq=5,
+            event=4,
+            source="c_0",
+            before=MessageId("m"),
+            messages=(MessageId("m"), MessageId("n")),
+            principal="ann",
+        ),
+        {
+            "kind": "conversation_forked",
+            "source": "c_0",
+            "before": "m",
+            "messages": ["m", "n"],
+            "principal": "ann",
+            "seq": 5,
+            "event": 4,
+        },
     ),
     (
         MessageReceived(

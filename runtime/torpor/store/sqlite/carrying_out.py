@@ -15,6 +15,7 @@ from torpor.store.requests import (
     Acquire,
     Append,
     AskHead,
+    Begin,
     ClaimJob,
     DropJob,
     Erase,
@@ -68,6 +69,8 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
     match request:
         case Append():
             incoming.insert(db, [incoming.row_of(request)])
+        case Begin():
+            _begin(db, request)
         case PutSnapshot():
             return _put_snapshot(db, request)
         case Quarantine(key=key):
@@ -82,6 +85,19 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
         case _:
             return InvariantBroken(f"SQLite keeps no leases, yet was asked for {type(request).__name__}")
     return None
+
+
+def _begin(db: sqlite3.Connection, request: Begin) -> None:
+    """All batches or, with an error, none; in the transaction that is open, or in one of its own."""
+    db.execute("SAVEPOINT beginning")
+    try:
+        incoming.insert(db, [incoming.row_of(append) for append in request.appends])
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK TO beginning")
+            db.execute("RELEASE beginning")
+        raise
+    db.execute("RELEASE beginning")
 
 
 def _put_snapshot(db: sqlite3.Connection, request: PutSnapshot) -> TorporError | None:
@@ -119,6 +135,8 @@ def why_refused(db: sqlite3.Connection, request: Request, exc: Exception) -> Tor
     """What the sender is told when ``exc`` concerns this request alone."""
     if is_damage(exc) and not isinstance(request, AskHead | Acquire | Renew | Release | Tidy):
         return damaged(request.key, exc)
+    if isinstance(request, Begin):
+        request = request.appends[0]
     if not isinstance(request, Append):
         return InvariantBroken(f"{type(request).__name__} cannot be stored: {exc}")
     key, numbers = request.key, request.numbers

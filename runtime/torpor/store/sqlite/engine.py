@@ -37,7 +37,7 @@ from torpor.store.contract import (
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
 from torpor.store.options import StoreOptions
-from torpor.store.requests import Append, AskHead, CommitCore, Erase, PutSnapshot, Quarantine, Tidy
+from torpor.store.requests import Append, AskHead, CommitCore, Erase, PutSnapshot, Quarantine, Tidy, beginning
 from torpor.store.sqlite.connection import DATABASE_FILE, connect, connect_to_read
 from torpor.store.sqlite.data_lock import DataLock
 from torpor.store.sqlite.journal import SqliteCore
@@ -227,6 +227,17 @@ class SqliteStore:
             await anyio.sleep(_EMPTYING_PAUSE_S)
         _log.warning("store.log_not_emptied", path=str(self._log_path))  # it is tried again whenever somebody leaves
         return erased
+
+    async def begin(
+        self,
+        lease: Lease,
+        *,
+        records: Sequence[JournalRecord],
+        batch_id: str,
+        dedupe: Mapping[MessageId, Receipt],
+    ) -> None:
+        request = beginning(lease.key, records, fence=lease.fence, batch_id=batch_id, dedupe=dedupe)
+        await self._writer.submit(request).wait()
 
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         await anyio.lowlevel.checkpoint()

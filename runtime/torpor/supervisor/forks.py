@@ -1,0 +1,104 @@
+"""Conversations that begin with what another one began with: copied in one write, so that nobody sees half a copy.
+
+Above: the gateway. Below: ``forking``, which decides what is copied; the registry, which sees to it that nobody serves
+the new one meanwhile; the store.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+from torpor.actor.creations import Creations
+from torpor.bus.contract import Bus
+from torpor.clock import Clock
+from torpor.conversation.fold import BadHistory
+from torpor.errors import (
+    ClientError,
+    ConversationExists,
+    JournalCorrupt,
+    NotForkable,
+    Unavailable,
+    UnknownConversation,
+    WrongSequence,
+)
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import PUBLIC_RECORDS, JournalRecord
+from torpor.store.contract import Lease, Store
+from torpor.supervisor.forking import Fork, copied, receipts_of
+
+_PAGE: Final = 256
+
+
+class SetsAside(Protocol):
+    """What is needed of the registry."""
+
+    def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]: ...
+
+
+class StoredForks:
+    """Implements ``supervisor.contract.Forks``."""
+
+    def __init__(
+        self,
+        *,
+        served: SetsAside,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        new_id: Callable[[], str],
+        creations: Creations,
+        records_max: int,
+        retry_after_s: float,
+    ) -> None:
+        """Args: records_max: that one fork copies.  retry_after_s: what commands are told that meet one."""
+        self._served = served
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._new_id = new_id
+        self._creations = creations
+        self._records_max = records_max
+        self._retry_after_s = retry_after_s
+
+    async def fork(self, fork: Fork) -> None:
+        """See the contract."""
+        if await self._store.describe(fork.source) is None:
+            raise UnknownConversation(fork.source.conversation)
+        if await self._is_done(fork):
+            return
+        await self._creations.admit(fork.into, counts=self._store)
+        try:
+            await self._make(fork, await self._read(fork.source))
+        finally:
+            self._creations.settle(fork.into)
+
+    async def _is_done(self, fork: Fork) -> bool:
+        """Raises: ConversationExists: there is something else of that id."""
+        if await self._store.describe(fork.into) is None:
+            return False
+        if fork.source == fork.into or not fork.is_made_by(await self._read(fork.into)):
+            raise ConversationExists(fork.into.conversation)
+        return True
+
+    async def _make(self, fork: Fork, records: list[JournalRecord]) -> None:
+        try:
+            copy = copied(fork, records, now_us=self._clock.now_us())
+        except BadHistory as exc:
+            raise JournalCorrupt(fork.source.path, reason=str(exc)) from exc
+        verdict = Unavailable("the conversation is just being begun", retry_after_s=self._retry_after_s)
+        async with self._served.set_aside(fork.into, verdict=verdict) as lease:
+            try:
+                await self._store.begin(lease, records=copy, batch_id=self._new_id(), dedupe=receipts_of(copy))
+            except WrongSequence:
+                raise ConversationExists(fork.into.conversation) from None
+        # Whoever watches the id already hears that there is something, and reads the rest.
+        self._bus.publish(fork.into, [record for record in copy[-2:] if isinstance(record, PUBLIC_RECORDS)])
+
+    async def _read(self, key: ConversationKey) -> list[JournalRecord]:
+        """Raises: NotForkable: it has too many records. JournalCorrupt."""
+        records: list[JournalRecord] = []
+        while page := await self._store.records_after(key, seq=len(records), limit=_PAGE):
+            records += page
+            if len(records) > self._records_max:
+                raise NotForkable(key.conversation, why=f"it has more than {self._records_max} records")
+        return records
