@@ -211,10 +211,10 @@ class Lookback(NamedTuple):
         return tokens_of_bytes(len(self.text.encode()))
 
 
-def lookback_of(turns: Sequence[EarlierTurn], *, bytes_max: int) -> Lookback:
+def lookback_of(turns: Sequence[EarlierTurn], *, bytes_max: int, note_bytes_max: int | None = None) -> Lookback:
     """The last of ``turns`` that fit, whole, and how many did not, also where that is all that can be said.
 
-    Args: turns: in order, none refused.
+    Args: turns: in order, none refused.  note_bytes_max: for that alone; ``bytes_max`` when it is left out.
     """
     quoted: list[str] = []
     for turn in reversed(turns):
@@ -224,7 +224,8 @@ def lookback_of(turns: Sequence[EarlierTurn], *, bytes_max: int) -> Lookback:
         quoted = longer
     if not quoted:
         nothing = element("lookback", "", attributes={"note": LOOKBACK_NOTE, "earlier_left_out": str(len(turns))})
-        return Lookback(nothing) if turns and len(nothing.encode()) <= bytes_max else Lookback()
+        note_bytes_max = bytes_max if note_bytes_max is None else note_bytes_max
+        return Lookback(nothing) if turns and len(nothing.encode()) <= note_bytes_max else Lookback()
     left_out = len(turns) - len(quoted)
     return Lookback(_transcript(quoted, left_out=left_out), tuple(turn.number for turn in turns[left_out:]))
 

@@ -22,24 +22,25 @@ def quoted(ahead: Foreseen, exchanges: Exchanges, *, folding: Folding) -> Lookba
     """The last of ``exchanges`` that fit beside the first request of the turn as it would be without them."""
     if not exchanges:
         return Lookback()
-    room_bytes = _room_bytes(ahead, folding=folding)
-    lookback = lookback_of(exchanges, bytes_max=room_bytes)
+    said_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
+    note_bytes = _room_bytes(ahead, said_bytes, folding=folding)
+    room_bytes = note_bytes
+    if folding.window.conversation_tokens:
+        left_tokens = folding.window.conversation_tokens - tokens_of_bytes(said_bytes) - _MARGIN_TOKENS
+        room_bytes = min(room_bytes, max(left_tokens, 0) * BYTES_PER_TOKEN)
+    lookback = lookback_of(exchanges, bytes_max=room_bytes, note_bytes_max=note_bytes)
     while lookback.turns and (over := len(memoryview(text_block(lookback.text))) - room_bytes) > 0:
         # As JSON it is longer, by every line break and quotation mark.
-        lookback = lookback_of(exchanges, bytes_max=len(lookback.text.encode()) - over)
+        shorter_bytes = len(lookback.text.encode()) - over
+        lookback = lookback_of(exchanges, bytes_max=shorter_bytes, note_bytes_max=note_bytes)
     return lookback
 
 
-def _room_bytes(ahead: Foreseen, *, folding: Folding) -> int:
+def _room_bytes(ahead: Foreseen, said_bytes: int, *, folding: Folding) -> int:
     """Below the line for folding with the summary that is expected, and what fits at all with the longest one."""
     window, share = folding.window, folding.options.threshold_share
     ratio = window.bytes_per_token
-    said_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
     tokens = next_request_tokens(ahead.state, said_bytes, bytes_per_token=ratio)
     limit_tokens = window.limit_tokens - ahead.growth_bytes / ratio
     threshold_tokens = min(share * window.budget_tokens, limit_tokens)
-    room_bytes = math.floor((threshold_tokens - tokens - _MARGIN_TOKENS) * ratio)
-    if window.conversation_tokens:
-        left_tokens = window.conversation_tokens - tokens_of_bytes(said_bytes) - _MARGIN_TOKENS
-        room_bytes = min(room_bytes, left_tokens * BYTES_PER_TOKEN)
-    return max(room_bytes, 0)
+    return max(math.floor((threshold_tokens - tokens - _MARGIN_TOKENS) * ratio), 0)

@@ -112,6 +112,16 @@ async def test_a_profile_with_an_allotment_for_the_conversation_bounds_it_too() 
     assert request.over == ()
 
 
+async def test_a_model_is_told_that_nothing_fits_below_such_an_allotment() -> None:
+    profile = msgspec.structs.replace(SMALL, conversation_tokens=600)
+    async with running_engine(profile=profile) as engine:
+        await fill(engine, long="y" * 500)
+        prepared = await look_back(engine, 2)
+        (text,) = quotations(engine.model.requests[-1])
+    assert prepared.lookback == ()
+    assert 'earlier_left_out="2"' in text
+
+
 async def test_a_message_without_room_for_a_single_exchange_goes_without() -> None:
     async with running_engine(profile=SMALL) as engine:
         await fill(engine)
