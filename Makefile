@@ -44,7 +44,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python -m tests.support.house_rules
 
 soak: $(VENV)/.test
-	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m soak -o faulthandler_timeout=7200 $(PYTEST_ARGS)
 
 bench: $(VENV)/.test
 	$(BIN)/python -m bench

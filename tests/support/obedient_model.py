@@ -14,6 +14,7 @@ An answer names every message it answers, so that others can count.
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,8 +48,10 @@ class Wish(msgspec.Struct, frozen=True):
 class ObedientModel:
     """Implements ``model.contract.Model``; ``home`` holds the folder of what is released."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, pause: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint) -> None:
+        """Args: pause: between two pieces of what it says."""
         self._released = home / "released"
+        self._pause = pause
 
     def request_fields(self) -> dict[str, Any]:
         return {}
@@ -70,7 +73,7 @@ class ObedientModel:
             sink.text(text)
             return (text_block(text), *(_call(last, name) for name in tools)), "tool_use"
         sink.text("Answered ")
-        await anyio.lowlevel.checkpoint()
+        await self._pause()
         if "hold" in last.doings:
             while not (self._released / last.id).exists() and not (self._released / "everything").exists():  # noqa: ASYNC110 - another process
                 await anyio.sleep(0.005)
@@ -80,7 +83,7 @@ class ObedientModel:
             return (text_block("Answered "),), "refusal"
         names = ", ".join(wish.id for wish in wishes)
         sink.text(names)
-        await anyio.lowlevel.checkpoint()
+        await self._pause()
         sink.text(".")
         rest = f" {_last_text(open_part)}" if "echo" in last.doings else ""
         return (text_block(f"Answered {names}.{rest}"),), "end_turn"

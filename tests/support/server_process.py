@@ -82,19 +82,23 @@ class ServerProcess:
             pass
         return what in fact
 
+    def ask_for_census(self) -> None:
+        """What it holds is the next fact; only of a server that knows SIGUSR1."""
+        self._process.send_signal(signal.SIGUSR1)
+
     async def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         self._process.kill()
         await self._process.wait()
 
-    async def stop(self) -> bool:
-        """SIGTERM; whether it ended in peace. False when it is held at its fault on the way.
-
-        Raises: ServerEnded: it ended with an error.
     def signal_stop(self) -> None:
         """SIGTERM."""
         self._process.send_signal(signal.SIGTERM)
 
+    async def stop(self) -> bool:
+        """SIGTERM; whether it ended in peace. False when it is held at its fault on the way.
+
+        Raises: ServerEnded: it ended with an error.
         """
         self._process.send_signal(signal.SIGTERM)
         if not await self.until("ended"):
