@@ -19,7 +19,14 @@ from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
 from torpor.errors import InvariantBroken, StoreError, StoreUnavailable, WrongSequence
 from torpor.records.commands import Receipt
 from torpor.records.ids import JOB_ID, ConversationKey, MessageId
-from torpor.records.journal import PUBLIC_RECORDS, JournalRecord, MessageReceived, TurnFailed
+from torpor.records.journal import (
+    FOLD_CUT,
+    PUBLIC_RECORDS,
+    CompactionFailed,
+    JournalRecord,
+    MessageReceived,
+    TurnFailed,
+)
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Job, Lease, Store, Ticket
 from torpor.turn.contract import UNOBSERVED, Observer
@@ -221,8 +228,18 @@ class Journal:
                 effect()
 
     def _log_failures(self, records: Sequence[JournalRecord]) -> None:
-        """One line for each turn that failed, whatever ended it; the detail may hold words of the conversation."""
+        """One line for each turn or summary that failed, whatever ended it; the detail may hold words of the
+        conversation."""
         for record in records:
+            if isinstance(record, CompactionFailed) and record.code != FOLD_CUT:
+                _log.warning(
+                    "compaction.failed",
+                    conversation=self._key.path,
+                    agent=self._state.agent,
+                    turn=record.turn,
+                    code=record.code,
+                    left_alone_s=max(record.left_alone_until_us - record.at_us, 0) // 1_000_000,
+                )
             if isinstance(record, TurnFailed):
                 _log.warning(
                     "turn.failed",

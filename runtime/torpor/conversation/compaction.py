@@ -218,6 +218,12 @@ def _older_bytes(state: ConversationState) -> int:
     return kept[0].size_bytes - state.starts[0].size_bytes if kept else 0
 
 
+def left_alone_until_us(state: ConversationState, options: CompactionOptions, *, now_us: int) -> int:
+    """Until when a summariser that fails now is not asked again; 0 where the next turn may."""
+    is_open = state.fold_failures + 1 >= options.failures_max
+    return now_us + round(options.cool_down_s * 1_000_000) if is_open else 0
+
+
 def _may_summarise(state: ConversationState, turn: TurnState, *, options: CompactionOptions, now_us: int) -> bool:
     """At most one attempt a turn after a failure, and none while the circuit is open."""
     if turn.has_fold_failed:

@@ -307,8 +307,11 @@ def _compaction_failed(record: CompactionFailed) -> Description:
         "detail": record.detail,
         "usage": _usage(record.usage),
         "calls": record.calls,
+        "left_alone_until_us": record.left_alone_until_us,
     }
-    return f"no summary, {record.code}: {record.detail}", facts, ""
+    pause_s = max(0, record.left_alone_until_us - record.at_us) / 1_000_000
+    again = f"; the summariser is left alone for {pause_s:.3g} s" if record.left_alone_until_us else ""
+    return f"no summary, {record.code}: {record.detail}{again}", facts, ""
 
 
 def _live_ordered(record: LiveContextOrdered) -> Description:

@@ -127,6 +127,9 @@ TOOL_SECONDS: Final = _histogram("torpor_tool_seconds", "Of each run of a tool."
 COMPACTIONS: Final = _counter(
     "torpor_compactions_total", "Folds of older turns, by how they were done or by why not.", "outcome"
 )
+COMPACTION_PAUSES: Final = _counter(
+    "torpor_compaction_pauses_total", "Times that a summariser is left alone for a while, after failures in a row."
+)
 LIVE_CONTEXTS: Final = _counter("torpor_live_contexts_total", "Live contexts, by `replaced` or by why not.", "outcome")
 COMMITS: Final = _counter("torpor_commits_total", "Appends, by `committed` or an error's code.", "outcome")
 COMMIT_RECORDS: Final = _counter("torpor_commit_records_total", "Records in those that were committed.")
@@ -152,6 +155,7 @@ OBSERVED: Final = (
     TOOL_CALLS,
     TOOL_SECONDS,
     COMPACTIONS,
+    COMPACTION_PAUSES,
     LIVE_CONTEXTS,
     COMMITS,
     COMMIT_RECORDS,

@@ -61,6 +61,7 @@ class TurnNumbers:
         self._seconds = metrics.spread(table.TURN_SECONDS)
         self._tool_calls = metrics.tally(table.TOOL_CALLS)
         self._compactions = metrics.tally(table.COMPACTIONS)
+        self._pauses = metrics.tally(table.COMPACTION_PAUSES)
         self._live_contexts = metrics.tally(table.LIVE_CONTEXTS)
         self._events = 0
         metrics.report("events", self.events)
@@ -87,6 +88,8 @@ class TurnNumbers:
                     self._compactions.add(record.reason.value)
                 case CompactionFailed():
                     self._compactions.add(record.code)
+                    if record.left_alone_until_us:
+                        self._pauses.add()
                 case LiveContextReplaced():
                     self._live_contexts.add("replaced")
                 case LiveContextFailed():

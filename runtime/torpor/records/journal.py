@@ -380,6 +380,8 @@ class CompactionFailed(Record, frozen=True, tag="compaction_failed"):
     detail: str
     usage: Usage = Usage()
     calls: int = 0
+    left_alone_until_us: int = 0
+    """Until when the summariser is not asked again, UTC; 0 where the next turn may."""
 
 
 class LiveReason(StrEnum):

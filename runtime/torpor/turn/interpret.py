@@ -9,6 +9,7 @@ from typing import NamedTuple, assert_never
 
 import anyio
 import anyio.abc
+import msgspec
 import structlog
 
 from torpor.bus.contract import Bus
@@ -21,7 +22,7 @@ from torpor.conversation.budget import (
     request_bytes,
     request_sections,
 )
-from torpor.conversation.compaction import can_shrink
+from torpor.conversation.compaction import can_shrink, left_alone_until_us
 from torpor.conversation.fold import digest_of, requested_view
 from torpor.conversation.lately import preamble_record
 from torpor.conversation.retry import RetryOptions
@@ -303,7 +304,7 @@ class Interpreter:
         """Replace a part of the view. The attempt is on record first: a summary that kills its process is given up."""
         if step.attempt > self._steps.attempts_max:
             detail = f"the summary did not survive {self._steps.attempts_max} attempts"
-            self._journal.add(CompactionFailed(turn=step.turn, code="crashed", detail=detail))
+            self._journal.add(self._with_pause(CompactionFailed(turn=step.turn, code="crashed", detail=detail)))
             return
         self._journal.add(AttemptStarted(turn=step.turn, step=StepKind.COMPACT, round=step.round, attempt=step.attempt))
         record: JournalRecord | None = None
@@ -332,10 +333,16 @@ class Interpreter:
                 )
             self._cut(self._stopping, partial=())
             return
-        self._journal.add(record)
+        self._journal.add(self._with_pause(record) if isinstance(record, CompactionFailed) else record)
         if isinstance(record, ContextReplaced) and terms.preamble.digest != self._journal.state.preamble.digest:
             # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
             self._journal.add(preamble_record(self._journal.state, terms.preamble))
+
+    def _with_pause(self, failed: CompactionFailed) -> CompactionFailed:
+        """``failed``, with the time for which the summariser is left alone if it was one time too many."""
+        state = self._journal.state
+        until_us = left_alone_until_us(state, self._folding(state).options, now_us=self._clock.now_us())
+        return msgspec.structs.replace(failed, left_alone_until_us=until_us)
 
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -30,7 +31,9 @@ from torpor.records.blocks import text_block
 from torpor.records.commands import Receipt
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
+    FOLD_CUT,
     AttemptStarted,
+    CompactionFailed,
     ConversationCreated,
     JournalRecord,
     MessageReceived,
@@ -169,6 +172,20 @@ async def test_a_turn_that_failed_is_logged_once_it_is_durable_without_what_was_
         "turn": 1,
         "code": "model_unavailable",
     }
+
+
+async def test_a_summary_that_failed_is_logged_with_how_long_nobody_is_asked_and_one_that_was_cut_is_not() -> None:
+    failed = CompactionFailed(turn=1, code="deadline", detail="said: hello")
+    async with world() as w:
+        w.journal.add(CREATED, message(1), TurnPrepared(turn=1, messages=(MessageId("m_1"),)))
+        with capture_logs() as logged:
+            w.journal.add(failed, msgspec.structs.replace(failed, left_alone_until_us=2**60))
+            w.journal.add(msgspec.structs.replace(failed, code=FOLD_CUT))
+            await w.journal.flush()
+
+    told = [entry for entry in logged if entry["event"] == "compaction.failed"]
+    assert [(line["code"], line["left_alone_s"] > 0) for line in told] == [("deadline", False), ("deadline", True)]
+    assert "said" not in str(told)
 
 
 async def test_at_most_one_append_is_in_flight_and_later_records_share_the_next() -> None:

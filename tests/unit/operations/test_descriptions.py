@@ -10,6 +10,7 @@ from torpor.records.blocks import canonical, text_block, tool_result_block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
+    CompactionFailed,
     ContextChanged,
     ContextReplaced,
     Effect,
@@ -121,6 +122,12 @@ def test_a_look_back_is_told_by_its_message_and_with_what_was_quoted_or_that_not
     assert summary_of(quoted) == "turn begun with 'm', beside them lookback 70 tokens, turns 3, 4 quoted"
     assert summary_of(nothing) == "turn begun with 'm', beside them lookback 35 tokens, no room to quote a turn"
     assert (facts_of(asked)["lookback"], facts_of(quoted)["lookback"]) == (2, [3, 4])
+
+
+def test_a_summariser_that_is_left_alone_is_told_with_its_last_failure() -> None:
+    failed = CompactionFailed(code="deadline", detail="too late", at_us=5, left_alone_until_us=600_000_005)
+
+    assert summary_of(failed) == "no summary, deadline: too late; the summariser is left alone for 600 s"
 
 
 def test_a_request_that_exceeds_its_profile_says_where() -> None:

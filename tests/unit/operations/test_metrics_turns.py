@@ -102,13 +102,14 @@ async def test_work_beside_turns_is_counted_by_how_it_ended() -> None:
     book = Book()
     book.commit(
         ContextReplaced(reason=FoldReason.SUMMARY, generation=1, kept_from=2, head=(), link=""),
-        CompactionFailed(code="deadline", detail=""),
+        CompactionFailed(code="deadline", detail="", left_alone_until_us=60_000_000),
         LiveContextReplaced(job="live:1", words="calm", block=NOTE, messages=2),
         LiveContextFailed(job="live:2", code="model_overloaded", detail=""),
     )
     told = await book.numbers()
 
     assert told.by("torpor_compactions_total", "outcome") == {("summary",): 1, ("deadline",): 1}
+    assert told.value("torpor_compaction_pauses_total") == 1
     assert told.by("torpor_live_contexts_total", "outcome") == {("replaced",): 1, ("model_overloaded",): 1}
 
 

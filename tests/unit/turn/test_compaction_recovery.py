@@ -247,6 +247,8 @@ class TestFailingSummarisers:
                     break
             first = tried.index(1)
             assert tried[first:] == [1, 1, 0, 0, 0]
+            untils = [each.left_alone_until_us for each in await engine.records_of(CompactionFailed)]
+            assert untils == [0, clock.now_us() + 60_000_000]
             clock.advance(60)
             await engine.ask("look")
             await engine.ask("look")
