@@ -151,7 +151,6 @@ class ConversationExists(ClientError):
 
     def __init__(self, conversation: str) -> None:
         super().__init__(f"conversation {conversation!r} is there and is another one, choose another id")
-        self.conversation = conversation
 
 
 class ConversationDeleted(ClientError):
@@ -161,7 +160,6 @@ class ConversationDeleted(ClientError):
 
     def __init__(self, conversation: str) -> None:
         super().__init__(f"conversation {conversation!r} was deleted")
-        self.conversation = conversation
 
 
 class TooManyConversations(ClientError):
@@ -171,7 +169,6 @@ class TooManyConversations(ClientError):
 
     def __init__(self, *, limit: int) -> None:
         super().__init__(f"owner has {limit} conversations, which is the most one may have: delete one")
-        self.limit = limit
 
 
 class NotForkable(ClientError):
@@ -179,21 +176,11 @@ class NotForkable(ClientError):
 
     code = "not_forkable"
 
-    def __init__(self, conversation: str, *, why: str) -> None:
-        super().__init__(f"conversation {conversation!r} cannot be forked there, {why}")
-        self.conversation = conversation
-        self.why = why
-
 
 class NotRetractable(ClientError):
     """Only the last message can be taken back, once, and not while it is being answered."""
 
     code = "not_retractable"
-
-    def __init__(self, message_id: str, *, why: str) -> None:
-        super().__init__(f"message {message_id!r} cannot be retracted, {why}")
-        self.message_id = message_id
-        self.why = why
 
 
 class UnknownAgent(ClientError):

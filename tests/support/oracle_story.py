@@ -241,12 +241,6 @@ class Story:
         self._before = record
         self.at_rest.append(self._turn is None and not self._queue)
 
-    def _conversation_created(self, record: Json, seq: int) -> None:
-        pass
-
-    def _conversation_renamed(self, record: Json, seq: int) -> None:
-        pass
-
     def _conversation_archived(self, record: Json, seq: int) -> None:
         self._lists(record, seq, is_archived=True)
 
@@ -267,25 +261,16 @@ class Story:
         self._is_archived = is_archived
 
     def _context_changed(self, record: Json, seq: int) -> None:
-        pass  # what it means to later turns is judged elsewhere, and so it is with the other two
+        pass  # what it means to later turns is judged elsewhere, and so it is with the others
 
-    def _flags_pinned(self, record: Json, seq: int) -> None:
-        pass
-
-    def _flags_returned(self, record: Json, seq: int) -> None:
-        pass
+    _conversation_created = _conversation_renamed = _flags_pinned = _flags_returned = _context_changed
+    _live_context_ordered = _live_context_failed = _context_changed
 
     def _skill_loaded(self, record: Json, seq: int) -> None:
         self._running(record, seq)
 
-    def _live_context_ordered(self, record: Json, seq: int) -> None:
-        pass
-
     def _live_context_replaced(self, record: Json, seq: int) -> None:
         self._lives[seq] = record["block"]
-
-    def _live_context_failed(self, record: Json, seq: int) -> None:
-        pass
 
     def _live_of(self, record: Json, seq: int) -> Json | None:
         """What the requests of a turn hold, by what its first record says."""

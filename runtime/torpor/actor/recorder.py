@@ -147,7 +147,7 @@ class Recorder:
         if ended is None:
             is_running = state.turn is not None and id_ in state.turn.messages
             why = "it is being answered: cancel the turn first" if is_running else "only the last one can be, once"
-            raise NotRetractable(id_, why=why)
+            raise NotRetractable(f"message {id_!r} cannot be retracted, {why}")
         self._journal.add(
             MessageRetracted(
                 turn=ended.number,

@@ -1,4 +1,4 @@
-"""The beginning of a conversation as the beginning of another one: which records those are, and what follows them. Pure.
+"""The beginning of a conversation as that of another one: which records those are, and what follows them. Pure.
 
 Above: the directory, which reads the journal and writes the other one. A copy ends before a turn began, so that nothing
 runs in it: a turn that was copied half-way would do again what its tools did.
@@ -92,5 +92,5 @@ def _place(fork: Fork, records: Iterable[JournalRecord]) -> tuple[TurnPrepared, 
             return begun[-1], fork.before
     if fork.before or not begun:
         why = f"no turn took message {fork.before!r} yet" if fork.before else "no message was answered in it"
-        raise NotForkable(fork.source.conversation, why=why)
+        raise NotForkable(f"conversation {fork.source.conversation!r} cannot be forked there, {why}")
     return begun[-1], begun[-1].messages[0]

@@ -100,5 +100,6 @@ class StoredForks:
         while page := await self._store.records_after(key, seq=len(records), limit=_PAGE):
             records += page
             if len(records) > self._records_max:
-                raise NotForkable(key.conversation, why=f"it has more than {self._records_max} records")
+                what = f"conversation {key.conversation!r} has more than {self._records_max} records"
+                raise NotForkable(f"{what}, which is the most that a fork copies")
         return records
