@@ -37,7 +37,7 @@ class LiveContextOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     words_max: Count = 30
     """Of it; the rest is cut off."""
     chars_max: Count = 300
-    """Of it too, since not every language puts spaces between words."""
+    """Of a live context as well, since not every language puts spaces between words."""
     retry_messages: Amount = 6
     """New messages after a refresh that failed, before the next one."""
 

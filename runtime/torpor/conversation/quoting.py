@@ -20,7 +20,7 @@ EXCERPT_CHARS: Final = 320
 """Of a place where words were found."""
 _EXCERPT_ROOM: Final = 4 * EXCERPT_CHARS
 _BEFORE_CHARS: Final = 100
-"""Of it, before the first of the words."""
+"""Of an excerpt, before the first of the words."""
 WORDS_MAX: Final = 16
 """Of a query."""
 WORD_CHARS_MAX: Final = 128

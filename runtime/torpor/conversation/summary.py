@@ -27,7 +27,7 @@ class CompactionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     failures_max: Count = 3
     """Failures in a row of one conversation, after which the summariser is left alone for a while."""
     cool_down_s: Pause = 300.0
-    """That while."""
+    """How long it is left alone then."""
     summary_tokens: Count = 1_500
     """Facts, decisions and names of a summary together; a longer one is a failure."""
     items_max: Count = 40

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.docs.test_tables import table
+from tests.unit.docs.test_tables import DOCS, table
+from torpor.conversation.budget import Profile
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.options import LocalOptions, ScriptedOptions
 from torpor.turn.definition import AgentDefinition
-from torpor.turn.fold_history import SummariserOptions
+from torpor.turn.fold_history import DEFAULT_PROMPT, SummariserOptions
 from torpor.turn.live_context import LiveModelOptions
 
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -18,6 +19,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "kind anthropic": AnthropicOptions,
     "kind local": LocalOptions,
     "kind scripted": ScriptedOptions,
+    "Profiles": Profile,
     "table summary": SummariserOptions,
     "table live_context": LiveModelOptions,
 }
@@ -48,3 +50,9 @@ def test_every_key_is_told_with_its_default(heading: str, struct: type[msgspec.S
     assert set(told) == set(defaults)
     shown = {key: told_default(told[key], default) for key, default in defaults.items()}
     assert {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()} == shown
+
+
+def test_prompt_of_the_engine_for_summaries_is_shown() -> None:
+    _, _, below = (DOCS / "agents.md").read_text().partition("### What a summariser is asked")
+
+    assert below.split("```text\n")[1].partition("```")[0].split() == DEFAULT_PROMPT.split()

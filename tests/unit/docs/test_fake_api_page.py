@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_api.parts import request
+from torpor.conversation.proposal import read_proposal
+from torpor.conversation.summary import CompactionOptions
 from torpor_fake_api import control
 from torpor_fake_api.profiles import PROFILES
 from torpor_fake_api.scripting.catalogue import CATALOGUE
 from torpor_fake_api.scripting.files import Entry, parsed
 from torpor_fake_api.scripting.positions import position
-from torpor_fake_api.scripting.replies import Reply
+from torpor_fake_api.scripting.replies import Reply, Text
 from torpor_fake_api.scripting.script import Asked, Script
 
 PAGE = (Path(__file__).parents[3] / "docs" / "fake-api.md").read_text()
@@ -26,7 +28,7 @@ def first_cells(heading: str) -> list[str]:
 
 def test_script_of_the_page_does_what_it_says() -> None:
     script = Script()
-    _, text = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    _, text, _ = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     parsed(tomllib.loads(text)).add_to(script)
 
     def asked(words: str) -> Reply:
@@ -39,6 +41,20 @@ def test_script_of_the_page_does_what_it_says() -> None:
     assert "It rains." in repr(rain)
     assert type(busy.fault).__name__ == "HttpError"
     assert "I do not know." in repr(rest)
+
+
+def test_script_for_compaction_answers_what_a_summariser_is_asked() -> None:
+    script = Script()
+    *_, text = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    parsed(tomllib.loads(text)).add_to(script)
+    question = "Summary so far:\n{}\n\nTurns to fold:\n\nturn 1"
+
+    for kind in ("opened", "closed"):
+        (block,) = script.reply(Asked(1, request({"role": "user", "content": question}))).content
+        assert isinstance(block, Text)
+        proposal = read_proposal(block.text, options=CompactionOptions())
+        assert proposal.summary.facts
+        assert getattr(proposal, kind)
 
 
 def test_keys_of_a_reply_are_told_whole() -> None:
