@@ -53,6 +53,7 @@ from torpor.supervisor.drain import Drain
 from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.memory import ProcessMemory
 from torpor.supervisor.registry import Supervisor
+from torpor.supervisor.retiring import Retiring
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.agents import Agents
@@ -258,6 +259,7 @@ async def _engine(
             store=store,
             blobs=files,
             bus=bus,
+            clock=clock,
             cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
         )
         forks = StoredForks(
@@ -269,6 +271,9 @@ async def _engine(
             creations=parts.creations,
             records_max=settings.supervisor.fork_records_max,
             retry_after_s=settings.supervisor.unavailable_retry_after_s,
+        )
+        retiring = Retiring(
+            directory, store=store, clock=clock, options=settings.retention, may_go_on=lambda: supervisor.accepts
         )
         live_contexts = LiveContextJobs(
             {agent.name: agent.live for agent in home.agents if agent.live is not None},
@@ -291,13 +296,21 @@ async def _engine(
             "model_places": parts.places.statistics,
             "tool_threads": lambda: home.tools.statistics().threads,
             "tool_processes": lambda: home.tools.statistics().processes,
+            "directory": directory.statistics,
             "supervisor": supervisor.statistics,
             "watchdog": watchdog.statistics,
         }
         for room, statistics in reports.items():
             instruments.metrics.report(room, statistics)
         # Jobs speak to conversations, so they end before them.
-        async with watchdog.running(), home.running(), supervisor.running(), directory.running(), runner.running():
+        async with (
+            watchdog.running(),
+            home.running(),
+            supervisor.running(),
+            directory.running(),
+            retiring.running(),
+            runner.running(),
+        ):
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
             jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up)

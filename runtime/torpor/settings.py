@@ -32,7 +32,7 @@ from torpor.operations.options import MetricsOptions, TracingOptions
 from torpor.policies.options import PolicyOptions
 from torpor.skillbook.options import SkillOptions
 from torpor.store.options import StoreOptions
-from torpor.supervisor.options import SupervisorOptions
+from torpor.supervisor.options import RetentionOptions, SupervisorOptions
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
@@ -65,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     turn: TurnOptions = TurnOptions()
     actor: ActorOptions = ActorOptions()
     supervisor: SupervisorOptions = SupervisorOptions()
+    retention: RetentionOptions = RetentionOptions()
     jobs: JobOptions = JobOptions()
     auth: AuthOptions = AuthOptions()
     gateway: GatewayOptions = GatewayOptions()

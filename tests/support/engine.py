@@ -157,7 +157,7 @@ class Engine:
         self.ledger = toolbox.ledger
         self.blobs = MemoryBlobs()
         self.directory = StoredDirectory(
-            served=supervisor, store=store, blobs=self.blobs, bus=bus, cancel_deadline_s=DEADLINE_S
+            clock=clock, served=supervisor, store=store, blobs=self.blobs, bus=bus, cancel_deadline_s=DEADLINE_S
         )
         self.forks = StoredForks(
             served=supervisor,

@@ -46,6 +46,12 @@ def records(data: Path, name: str) -> Iterator[JournalRecord]:
             seq = page[-1].seq
 
 
+def stored_rows(data: Path) -> Iterator[DirectoryRow]:
+    """The directory, in key order. Raises: StoreUnusable: there is no database, or none that can be read."""
+    with open_to_read(data) as reader:
+        yield from _rows(reader)
+
+
 def listed_jobs(data: Path) -> Iterator[dict[str, Any]]:
     """A row for each job, as a server gives it. One whose server was killed is running until the next start.
 

@@ -98,17 +98,35 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     async def reached(self) -> tuple[str, str]:
         """Its URL and token, once something listens there. Raises: click.ClickException: nothing does."""
         url, token = self.address()
+        if not await self.listens(url):
+            remedy = f"is it running? `{program()} serve{where(self.home)}` starts it"
+            raise click.ClickException(f"cannot reach {url}, {remedy}")
+        if self._is_left_by_another(url, token):
+            await self._refuse_another(url, token)
+        return url, token
+
+    async def listens(self, url: str) -> bool:
+        """Whether anybody listens there now."""
         host, port = _host_and_port(url) or ("", 0)
         try:
             with anyio.fail_after(REACH_DEADLINE_S):
                 stream = await anyio.connect_tcp(host, port)
             await stream.aclose()
-        except (OSError, TimeoutError) as exc:
-            remedy = f"is it running? `{program()} serve{where(self.home)}` starts it"
-            raise click.ClickException(f"cannot reach {url}, {remedy}") from exc
-        if self._is_left_by_another(url, token):
-            await self._refuse_another(url, token)
-        return url, token
+        except (OSError, TimeoutError):
+            return False
+        return True
+
+    def pid(self, url: str) -> int | None:
+        """Of the process that serves ``url``, where that is the last server of the home on this machine."""
+        left = read_server_address(data_folder(self.home, None))
+        return left.pid if left is not None and left.url == url and _runs(left.pid) else None
+
+    async def ended(self, pid: int, *, within_s: float) -> bool:
+        """Wait until the process is gone; whether it is."""
+        with anyio.move_on_after(within_s):
+            while _runs(pid):  # noqa: ASYNC110 - no system tells who is not the parent
+                await anyio.sleep(0.05)
+        return not _runs(pid)
 
     def _is_left_by_another(self, url: str, token: str) -> bool:
         """Whether both are what a server of this home left that has ended, as far as this machine can tell."""
@@ -146,7 +164,10 @@ def _runs(pid: int) -> bool:
         return False
     except OSError:  # somebody else's
         return True
-    return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] != "Z"  # ended, and nobody has asked how
+    except OSError:
+        return True
 
 
 def _host_and_port(url: str) -> tuple[str, int] | None:
@@ -173,6 +194,11 @@ class Questions:
 
     def __init__(self, client: TorporClient) -> None:
         self._client = client
+
+    @property
+    def client(self) -> TorporClient:
+        """For what concerns no conversation."""
+        return self._client
 
     async def listed(self, *, archived: bool = False) -> list[dict[str, Any]]:
         """A row for each conversation."""
@@ -245,6 +271,10 @@ class Questions:
         path = await self._path(name)
         await self._client.delete(path)
         return path
+
+    async def forget(self, owner: str, *, limit: int, dry_run: bool) -> dict[str, Any]:
+        """Delete some of an owner's conversations, or only count them; returns what it came to."""
+        return await self._client.forget(owner, limit=limit, dry_run=dry_run)
 
     async def refresh(self, name: str) -> tuple[str, str]:
         """Have its live context made anew; returns its path and what was done."""

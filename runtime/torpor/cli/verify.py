@@ -1,38 +1,52 @@
 """``torpor verify``: whether what is stored makes the requests that it says were sent."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 import click
+import msgspec
 
 from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import resolved, shortened
 from torpor.operations.audit import Verdict, verdict_on
-from torpor.records.ids import ConversationKey
+from torpor.operations.erased import judged_copy
+from torpor.operations.export import BadExport, read_header
+from torpor.records.ids import DEFAULT_TENANT, ConversationKey
 from torpor.store.blobs import LocalBlobs
+from torpor.store.contract import Tombstone
 from torpor.store.sqlite.auditing import AuditReader, open_to_audit
 
 
 @click.command(short_help="Rebuild every request from the journal and compare.")
 @click.argument("name", metavar="[ID]", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every conversation of the data folder.")
+@click.option(
+    "--export",
+    "copy",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A file of `torpor export`: whether it is what was erased here.",
+)
 @home_option
 @data_option
 @json_option
-def command(*, name: str | None, is_all: bool, home: Path, data: Path | None, as_json: bool) -> int:
+def command(*, name: str | None, is_all: bool, copy: Path | None, home: Path, data: Path | None, as_json: bool) -> int:
     """Verify the conversation ID, or with --all every one, and exit with 1 if anything differs.
 
     Reads the data folder alone, whether or not a server runs on it. ID is [tenant/]owner/conversation, short where
-    that is unique.
+    that is unique. Of one that was erased it says when and why; its ID has to be told with the owner.
     """
-    if (name is None) is not is_all:
-        raise click.UsageError("Name one conversation, or give --all.")
+    if [name is not None, is_all, copy is not None].count(True) != 1:
+        raise click.UsageError("Name one conversation, or give --all or --export.")
     folder = data_folder(home, data)
     with open_to_audit(folder) as reader:
+        if copy is not None:
+            return _verify_copy(reader, copy, as_json=as_json)
         known = list(reader.keys())
-        meant = known if name is None else [named(name, known)]
+        meant = known if name is None else [_erased(reader, name, known) or named(name, known)]
         differs = anyio.run(_verified, reader, folder, meant, as_json)
         return max(differs, _faults(reader, as_json=as_json)) if is_all else differs
 
@@ -41,6 +55,38 @@ def named(name: str, known: Sequence[ConversationKey | str]) -> ConversationKey:
     """The one of ``known`` that ``name`` stands for. Raises: click.ClickException: there is none, or several."""
     keys = {key.path: key for key in known if isinstance(key, ConversationKey)}
     return keys[resolved(name, keys)]
+
+
+def _erased(reader: AuditReader, name: str, known: Sequence[ConversationKey | str]) -> ConversationKey | None:
+    """The one of this name that is not there any more; None when it is, or never was."""
+    parts = [DEFAULT_TENANT, *name.split("/")][-3:]
+    if name.count("/") not in {1, 2}:
+        return None
+    key = ConversationKey(*parts)
+    return key if key not in known and reader.tombstones(key) else None
+
+
+def _verify_copy(reader: AuditReader, copy: Path, *, as_json: bool) -> int:
+    """The exit code."""
+    with copy.open("rb") as lines:
+        try:
+            header = read_header(lines.readline())
+        except BadExport as exc:
+            raise click.ClickException(f"{copy} cannot be verified: {exc}") from exc
+        key = ConversationKey(header.tenant, header.owner, header.conversation)
+        verdict = judged_copy(header, lines, tombstones=reader.tombstones(key), secret=reader.tombstone_secret())
+    if as_json:
+        print_json({"path": key.path, **msgspec.to_builtins(verdict)})
+    elif verdict.tombstone is None:
+        click.echo(f"{copy}  DIFFERS: {verdict.difference}")
+    else:
+        click.echo(f"{copy}  is {shortened(key.path)}, whole: {_erased_in_words(verdict.tombstone)}")
+    return 0 if verdict.tombstone is not None else 1
+
+
+def _erased_in_words(tombstone: Tombstone) -> str:
+    at = datetime.fromtimestamp(tombstone.at_us // 1_000_000, tz=UTC).isoformat()
+    return f"erased at {at} ({tombstone.cause}), {tombstone.records} records"
 
 
 def _faults(reader: AuditReader, *, as_json: bool) -> int:
@@ -76,7 +122,9 @@ async def _verified(
 
 def _in_words(verdict: Verdict) -> Iterator[str]:
     path = shortened(verdict.path)
-    if not verdict.difference:
+    if verdict.erased is not None:
+        yield f"{path}  {_erased_in_words(verdict.erased)}"
+    elif not verdict.difference:
         blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
         yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{blobs}"
     elif verdict.seq:

@@ -35,6 +35,7 @@ from torpor.records.frames import (
     Done,
     DrainServer,
     DropJob,
+    ForgetOwner,
     Fork,
     HibernateConversation,
     InspectConversation,
@@ -285,6 +286,14 @@ class TorporClient:
         Raises: RequestRefused: with ``unknown_conversation`` there is none; after a lost connection that is as good.
         """
         await self._ask(Delete(ref=self._ids.new_id(), conversation=conversation), Done)
+
+    async def forget(self, owner: str, *, limit: int = 10, dry_run: bool = False) -> Row:
+        """For operators: delete conversations of ``[tenant/]owner``, at most ``limit``, or only count what there is.
+
+        To be called until the row says that nothing is ``left``; with the last one goes whatever else is kept.
+        """
+        frame = ForgetOwner(ref=self._ids.new_id(), owner=owner, limit=limit, dry_run=dry_run)
+        return (await self._ask(frame, Result)).rows[0]
 
     async def list(self, *, archived: bool = False) -> tuple[Row, ...]:
         """One's own conversations, or everybody's to an operator, in order of their paths.

@@ -10,12 +10,13 @@ from torpor.errors import BadFrame
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.rows import fitting, job_row, record_row
-from torpor.gateway.wire import job_named, key_named
+from torpor.gateway.wire import job_named, key_named, owner_named
 from torpor.records.commands import Command, Hibernate, Wake
 from torpor.records.frames import (
     CountJobs,
     Done,
     DropJob,
+    ForgetOwner,
     HibernateConversation,
     InspectConversation,
     ListJobs,
@@ -81,6 +82,21 @@ def release(desk: Desk, frame: ReleaseConversation, by: Principal) -> None:
         return Done(ref=frame.ref)
 
     desk.request(frame, released)
+
+
+def forget(desk: Desk, frame: ForgetOwner, by: Principal) -> None:
+    tenant, owner = owner_named(frame.owner, by=by)
+    limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
+
+    async def forgotten() -> ServerFrame:
+        directory = desk.ports.directory
+        if frame.dry_run:
+            row = await directory.survey(tenant=tenant, owner=owner)
+        else:
+            row = await directory.forget(tenant=tenant, owner=owner, limit=limit, principal=by.subject)
+        return Result(ref=frame.ref, rows=(msgspec.structs.asdict(row),))
+
+    desk.request(frame, forgotten)
 
 
 def _operate(

@@ -140,6 +140,16 @@ def may_name(key: ConversationKey, *, by: Principal) -> bool:
     return (key.tenant, key.owner) == (by.tenant, by.owner) or by.may(Scope.OPERATOR)
 
 
+def owner_named(name: str, *, by: Principal) -> tuple[str, str]:
+    """Tenant and owner that ``by``, an operator, means with ``[tenant/]owner``. Raises: BadFrame: it is no name."""
+    parts = name.split("/")
+    if len(parts) > 2 or not all(map(is_owner_name, parts)):
+        shown = clean(name[:_NAME_CHARS]).text
+        raise BadFrame(f"owner {shown!r} is not a name, expected [tenant/]owner, each 1..128 characters without blanks")
+    tenant, owner = [by.tenant, *parts][-2:]
+    return tenant, owner
+
+
 def job_named(path: str, *, by: Principal) -> tuple[ConversationKey, str]:
     """The job that ``by`` means with ``path``: ``[[tenant/]owner/]conversation/job``. Raises: as ``key_named``."""
     conversation, _, job = path.rpartition("/")

@@ -10,7 +10,7 @@ from torpor.errors import JournalCorrupt
 from torpor.operations.verify import Differs, Verification, check_blobs
 from torpor.records.ids import ConversationKey
 from torpor.store.codec import checksum_of
-from torpor.store.contract import Blobs
+from torpor.store.contract import Blobs, Tombstone
 from torpor.store.sqlite.auditing import AuditReader, StoredConversation, StoredRow
 
 TakeRecord = Callable[[bytes], None]
@@ -31,6 +31,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The first record that differs; 0 when none does, or none can be named."""
     difference: str = ""
     """What differs; empty when nothing does."""
+    erased: Tombstone | None = None
+    """Of a conversation that is not there any more, since it was erased."""
 
 
 def check_row(row: StoredRow, *, key: ConversationKey) -> None:
@@ -106,5 +108,21 @@ async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: 
     except JournalCorrupt as exc:
         return Verdict(path=key.path, records=0, requests=0, difference=exc.reason)
     if stored is None:
-        return Verdict(path=key.path, records=0, requests=0, difference="it is not there any more")
-    return await audited(stored, blobs)
+        return _gone(reader, key)
+    verdict = await audited(stored, blobs)
+    # Erased while it was read, it ends anywhere.
+    return _gone(reader, key) if verdict.difference and _is_gone(reader, key) else verdict
+
+
+def _is_gone(reader: AuditReader, key: ConversationKey) -> bool:
+    try:
+        return reader.stored(key) is None
+    except JournalCorrupt:
+        return False
+
+
+def _gone(reader: AuditReader, key: ConversationKey) -> Verdict:
+    """On one that is not there."""
+    if tombstones := reader.tombstones(key):
+        return Verdict(path=key.path, records=0, requests=0, erased=tombstones[-1])
+    return Verdict(path=key.path, records=0, requests=0, difference="it is not there any more")

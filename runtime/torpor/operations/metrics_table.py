@@ -167,6 +167,14 @@ OBSERVED: Final = (
 """What is counted where it happens."""
 
 ROOMS: Final[Mapping[str, Room]] = {
+    "directory": Room(
+        struct="supervisor.directory.DirectoryStatistics",
+        numbers={
+            "erasing": Number(Kind.GAUGE, "Conversations that are being taken away."),
+            "erased": Number(Kind.COUNTER, "Conversations taken away, by why.", ("reason",)),
+            "failures": Number(Kind.COUNTER, "Conversations that could not be taken away then."),
+        },
+    ),
     "drain": Room(
         struct="supervisor.drain.DrainStatistics",
         numbers={

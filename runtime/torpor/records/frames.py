@@ -197,6 +197,18 @@ class ReleaseConversation(ClientFrame, frozen=True, tag="release"):
     path: str
 
 
+class ForgetOwner(ClientFrame, frozen=True, tag="forget"):
+    """Operator. Delete conversations of an owner and, with the last one, whatever else is kept for them. Answered by
+    ``result``, one row, once what it counts is gone; to be sent again until it says that nothing is left."""
+
+    owner: str
+    """``[tenant/]owner``."""
+    limit: int = 10
+    """Conversations at once."""
+    dry_run: bool = False
+    """Only count what there is."""
+
+
 class InspectConversation(ClientFrame, frozen=True, tag="inspect"):
     """Operator. The journal's records after ``seq``. Answered by ``result``."""
 
@@ -272,6 +284,7 @@ AnyClientFrame: TypeAlias = (
     | ThawConversation
     | QuarantineConversation
     | ReleaseConversation
+    | ForgetOwner
     | InspectConversation
     | ListJobs
     | CountJobs

@@ -23,6 +23,8 @@ from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
 
 _HANDLE: Final = re.compile(r"[0-9a-f]{64}")
+_STORED: Final = re.compile(r"[0-9a-f]{64}|[0-9]+\.[0-9]+\.tmp")
+"""The second is what a crash left of one."""
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -63,11 +65,18 @@ class LocalBlobs:
         return await anyio.to_thread.run_sync(read, limiter=self._limit)
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        remove = partial(_remove, self._folder(key), [handle for handle in handles if _HANDLE.fullmatch(handle)])
+        remove = partial(_remove, self._folder(key), [handle for handle in handles if _STORED.fullmatch(handle)])
         if self._limit is None:
             await anyio.lowlevel.checkpoint()
             return remove()
         return await anyio.to_thread.run_sync(remove, limiter=self._limit)
+
+    async def stored(self, key: ConversationKey) -> tuple[str, ...]:
+        look = partial(_stored, self._folder(key))
+        if self._limit is None:
+            await anyio.lowlevel.checkpoint()
+            return look()
+        return await anyio.to_thread.run_sync(look, limiter=self._limit)
 
     def _write(self, folder: Path, data: bytes, *, temporary: str) -> str:
         """A file that is there is whole: it was renamed into place after its flush."""
@@ -126,6 +135,12 @@ class MemoryBlobs:
         for handle in handles:
             self._data.pop((key.tenant, key.owner, handle), None)
 
+    async def stored(self, key: ConversationKey) -> tuple[str, ...]:
+        await anyio.lowlevel.checkpoint()
+        return tuple(
+            handle for tenant, owner, handle in sorted(self._data) if (tenant, owner) == (key.tenant, key.owner)
+        )
+
     def __repr__(self) -> str:
         return f"<MemoryBlobs blobs={len(self._data)}>"
 
@@ -155,6 +170,15 @@ def _remove(folder: Path, handles: Sequence[str]) -> None:
             (folder / handle).unlink(missing_ok=True)
         if handles and folder.is_dir():
             _flush_directory(folder)
+    except OSError as exc:
+        raise _translated(exc, folder) from exc
+
+
+def _stored(folder: Path) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(file.name for file in folder.iterdir() if _STORED.fullmatch(file.name)))
+    except FileNotFoundError:
+        return ()
     except OSError as exc:
         raise _translated(exc, folder) from exc
 

@@ -110,11 +110,42 @@ class DirectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its last turn failed, and nothing came after it."""
 
 
+class Cause(StrEnum):
+    """Why a conversation was taken away."""
+
+    DELETED = "deleted"
+    """Somebody who may asked for this one."""
+    FORGOTTEN = "forgotten"
+    """An operator had everything of its owner forgotten."""
+    AGE = "age"
+    """Nothing had happened in it for as long as conversations are kept."""
+    ARCHIVED = "archived"
+    """The same, of those that are archived."""
+    COUNT = "count"
+    """Its owner had more than are kept, and this was not among the newest."""
+
+
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
     """What was taken out of a store."""
 
     records: int
     """0 when there was nothing."""
+    lingers: bool = False
+    """Whether somebody from outside reads, so that what was erased can still be found in the log until they end; see
+    ``scrubbed``."""
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays of a conversation that was erased: enough to recognise it, and a copy of it, by those who have it."""
+
+    at_us: int
+    cause: str
+    """A ``Cause``."""
+    records: int
+    events: int
+    epoch: int
+    digest: str
+    """Of the records, see ``store.tombstones``; empty where they could not be read."""
 
 
 class Ticket(Protocol):
@@ -231,14 +262,18 @@ class Store(Protocol):
         """Blobs that records of this conversation name, and of no other one of its owner."""
         ...
 
-    async def erase(self, lease: Lease) -> Erased:
+    async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         """Take everything out that is stored under the lease's key: journal, snapshot, receipts, jobs, timers, its row.
 
         Afterwards the key answers like one that was never written to, and where the medium can be read by others, the
-        bytes are gone from it. Blobs are not touched: see ``handles_of``, before. The lease goes on.
-        Raises: Fenced: nothing was erased.  StoreUnavailable: it may have been, or a reader from outside still keeps
-            what was in the log; erasing again settles both.
+        bytes are gone from it, unless the answer says that they linger. A tombstone stays. Blobs are not touched: see
+        ``handles_of``, before. The lease goes on.
+        Raises: Fenced: nothing was erased.  StoreUnavailable: it may have been; erasing again settles it.
         """
+        ...
+
+    async def scrubbed(self) -> bool:
+        """Whether nothing that was ever erased lingers on the medium; what can be done about it is tried first."""
         ...
 
     async def begin(
@@ -299,4 +334,9 @@ class ErasableBlobs(Blobs, Protocol):
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         """This owner has these blobs no more, durably; one that is not there is no error. Raises: StoreUnavailable."""
+        ...
+
+    async def stored(self, key: ConversationKey) -> tuple[str, ...]:
+        """Everything that is kept for this owner, to be given to ``remove``: what no record names as well, and what a
+        crash left unfinished. Raises: StoreUnavailable."""
         ...

@@ -31,6 +31,7 @@ from torpor.store.codec import (
     until,
 )
 from torpor.store.contract import (
+    Cause,
     DirectoryRow,
     Erased,
     Head,
@@ -41,6 +42,7 @@ from torpor.store.contract import (
     Snapshot,
     Ticket,
     Timer,
+    Tombstone,
 )
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
@@ -65,10 +67,13 @@ from torpor.store.requests import (
     Tidy,
     beginning,
 )
+from torpor.store.tombstones import digest_of, path_mark
 from torpor.store.writer import TaskWriter, ask_erased, ask_head, ask_lease
 
 _MICROSECONDS: Final = 1_000_000
 _NOBODY: Final = ""
+_SECRET: Final = b""
+"""Of tombstones; nobody else reads this medium."""
 
 
 class _Conversation:
@@ -128,6 +133,8 @@ class MemoryData:
     def __init__(self) -> None:
         self.conversations: dict[ConversationKey, _Conversation] = {}
         self.epoch = 1
+        self.tombstones: dict[str, list[Tombstone]] = {}
+        """By ``path_mark``."""
         self.jobs = MemoryJobs(sleeps=self.is_quarantined)
 
     def of(self, key: ConversationKey) -> _Conversation:
@@ -171,7 +178,7 @@ class MemoryCore:
                 case Erase():
                     return self._erase(request)
                 case Tidy():
-                    pass
+                    return True
                 case AskHead():
                     return self._head(request.key)
                 case Acquire():
@@ -239,6 +246,16 @@ class MemoryCore:
         """What is left is the lease, so that a holder before it stays fenced."""
         held = self._fenced(request.key, request.fence)
         records = held.head.seq
+        if records:
+            tombstone = Tombstone(
+                at_us=request.at_us,
+                cause=request.cause,
+                records=records,
+                events=held.head.event,
+                epoch=held.epoch,
+                digest=digest_of((batch.records for batch in held.batches), secret=_SECRET),
+            )
+            self._data.tombstones.setdefault(path_mark(request.key, secret=_SECRET), []).append(tombstone)
         self._emptied(request.key)
         self._data.jobs.forget(request.key)
         self._data.epoch += records > 0
@@ -451,8 +468,13 @@ class InMemoryStore:
         elsewhere = {handle for held in others for handle in held.handles}
         return tuple(sorted(conversations[key].handles - elsewhere)) if key in conversations else ()
 
-    async def erase(self, lease: Lease) -> Erased:
-        return await ask_erased(self._writer, Erase(key=lease.key, fence=lease.fence))
+    async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
+        request = Erase(key=lease.key, fence=lease.fence, cause=cause.value, at_us=at_us)
+        return await ask_erased(self._writer, request)
+
+    async def scrubbed(self) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return True
 
     async def begin(
         self,

@@ -167,17 +167,29 @@ class Erase(msgspec.Struct, frozen=True, kw_only=True):
 
     key: ConversationKey
     fence: int
+    cause: str
+    at_us: int
 
 
 class Tidy(msgspec.Struct, frozen=True, kw_only=True):
-    """Give back what space the medium can, when nothing hinders; answered by None."""
+    """Give back what space the medium can, and with it what was erased; answered by whether nothing hindered it."""
 
 
 JobRequest: TypeAlias = ClaimJob | SettleJob | RedoJob | DropJob
 Request: TypeAlias = (
-    Append | Begin | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Erase | Tidy
+    Append
+    | Begin
+    | PutSnapshot
+    | Quarantine
+    | AskHead
+    | Acquire
+    | Renew
+    | Release
+    | JobRequest
+    | Erase
+    | Tidy
 )
-Outcome: TypeAlias = Head | Lease | Erased | TorporError | None
+Outcome: TypeAlias = Head | Lease | Erased | bool | TorporError | None
 """An answer, or why there is none."""
 
 

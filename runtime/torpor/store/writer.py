@@ -36,7 +36,7 @@ class PendingTicket:
     async def wait(self) -> None:
         await self.outcome()
 
-    async def outcome(self) -> Head | Lease | Erased | None:
+    async def outcome(self) -> Head | Lease | Erased | bool | None:
         """The answer. Raises: whatever the request was refused with."""
         if not self.is_resolved:
             if self._event is None:

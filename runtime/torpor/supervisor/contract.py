@@ -69,6 +69,18 @@ class Draining(msgspec.Struct, frozen=True, kw_only=True):
     """UTC, microseconds, when what is left is cut off; 0 while nothing drains."""
 
 
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """What was taken away of an owner, by one call."""
+
+    conversations: int
+    records: int
+    blobs: int
+    left: int
+    """Conversations that are still there: more than were to be taken at once, begun meanwhile, or not to be had now."""
+    lingers: bool
+    """Whether somebody from outside reads the store and keeps what was taken away readable until they end."""
+
+
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """A directory row and, when its actor lives, what that is doing."""
 
@@ -85,6 +97,18 @@ class Directory(Protocol):
         A running turn is cancelled first. Who watches it is told. Cancelling the caller withdraws nothing.
         Raises: UnknownConversation: there is none. Unavailable, StoreError: to be asked for again.
         """
+        ...
+
+    async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
+        """The same with at most ``limit`` conversations of an owner; with the last one goes whatever else is kept.
+
+        One that cannot be had is left. To be called until nothing is left; an owner of whom there is nothing is no
+        error. Raises: StoreError: to be asked for again.
+        """
+        ...
+
+    async def survey(self, *, tenant: str, owner: str) -> Forgotten:
+        """What ``forget`` would take away in the end, blobs that no record names left out. Takes nothing."""
         ...
 
 

@@ -6,23 +6,38 @@ away; the store; the blobs. Whatever takes conversations away, whoever asked for
 What was begun is not given up when the one who asked has gone: it runs in a task of the directory's own.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, Protocol
 
 import anyio
 import anyio.abc
+import msgspec
 import structlog
 
 from torpor.actor.mailbox import PendingReply
 from torpor.bus.contract import Bus
-from torpor.errors import ClientError, ConversationDeleted, InvariantBroken, TorporError, UnknownConversation
+from torpor.clock import Clock
+from torpor.errors import (
+    ClientError,
+    ConversationDeleted,
+    InvariantBroken,
+    TorporError,
+    Unavailable,
+    UnknownConversation,
+)
 from torpor.records.commands import CancelTurn, Command, Wake
 from torpor.records.ids import ConversationKey
-from torpor.store.contract import ErasableBlobs, Lease, Store
-from torpor.supervisor.contract import Answer, LiveStatus
+from torpor.store.contract import Cause, ErasableBlobs, Lease, Store
+from torpor.supervisor.contract import Answer, Forgotten, LiveStatus
+from torpor.supervisor.listing import rows_of
+from torpor.supervisor.retention import Retired, may_go
 
 _DONE: Final = True
+_LEFT_MAX: Final = 100_000
+"""Of conversations that are counted."""
+_RETIRING: Final = {Cause.AGE, Cause.ARCHIVED, Cause.COUNT}
 _log = structlog.get_logger()
 
 
@@ -36,20 +51,48 @@ class Served(Protocol):
     def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]: ...
 
 
+class DirectoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Now, and since the start of the process."""
+
+    erasing: int
+    erased: Mapping[str, int]
+    """By ``Cause``."""
+    failures: int
+    """Erasures that have to be asked for again, or are tried again at the next look."""
+
+
+class _Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """Out of the store and the blobs."""
+
+    records: int
+    blobs: int
+    lingers: bool
+
+
 class StoredDirectory:
     """Implements ``supervisor.contract.Directory``; ``async with directory.running()``."""
 
     def __init__(
-        self, *, served: Served, store: Store, blobs: ErasableBlobs, bus: Bus, cancel_deadline_s: float
+        self,
+        *,
+        served: Served,
+        store: Store,
+        blobs: ErasableBlobs,
+        bus: Bus,
+        clock: Clock,
+        cancel_deadline_s: float,
     ) -> None:
         """Args: cancel_deadline_s: how long a running turn may take to end before it is cut off."""
         self._served = served
         self._store = store
         self._blobs = blobs
         self._bus = bus
+        self._clock = clock
         self._cancel_deadline_s = cancel_deadline_s
         self._tasks: anyio.abc.TaskGroup | None = None
         self._erasing: dict[ConversationKey, PendingReply] = {}
+        self._erased = Counter[str](dict.fromkeys(Cause, 0))
+        self._failures = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["StoredDirectory"]:
@@ -69,23 +112,111 @@ class StoredDirectory:
             under_way = self._erasing.get(key) or self._begun(key, principal=principal)
         await under_way.wait()
 
-    async def erase(self, key: ConversationKey) -> None:
+    async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
+        """See the contract."""
+        taken: list[_Taken] = []
+        rows = await self._store.list_conversations(tenant=tenant, owner=owner, limit=limit)
+        for row in rows:
+            under_way = self._erasing.get(row.key) or self._begun(
+                row.key, principal=principal, cause=Cause.FORGOTTEN, taken=taken
+            )
+            try:
+                await under_way.wait()
+            except TorporError as exc:  # it is counted as left, and keeps no other one from being taken away
+                _log.warning("directory.not_forgotten", conversation=row.key.path, why=str(exc))
+        rest = await self._remove_rest(ConversationKey(tenant, owner, ""))
+        return Forgotten(
+            conversations=len(taken),
+            records=sum(each.records for each in taken),
+            blobs=rest + sum(each.blobs for each in taken),
+            left=await self._store.count_conversations(tenant=tenant, owner=owner, limit=_LEFT_MAX),
+            lingers=not await self._store.scrubbed(),
+        )
+
+    async def survey(self, *, tenant: str, owner: str) -> Forgotten:
+        """See the contract."""
+        handles: set[str] = set()
+        rows = await rows_of(self._store, tenant=tenant, owner=owner)
+        for row in rows:
+            handles.update(await self._store.handles_of(row.key))
+        records = sum(row.head.seq for row in rows)
+        return Forgotten(conversations=len(rows), records=records, blobs=len(handles), left=len(rows), lingers=False)
+
+    async def retire(self, old: Retired) -> bool:
+        """Take away what is not to be kept, unless somebody uses it; whether that was done.
+
+        Raises: Unavailable: it is used after all. StoreError: as ``erase``.
+        """
+        key = old.row.key
+        if key in self._erasing or self._served.live_status(key) is not None:
+            return False
+
+        async def retire() -> None:
+            if self._served.live_status(key) is not None:
+                raise _used_again(key)
+            # Nothing happens between this look and the next line, so that nobody's turn is cut off.
+            async with self._served.set_aside(key, verdict=ConversationDeleted(key.conversation)) as lease:
+                row = await self._store.describe(key)
+                if row is None or row.head != old.row.head or not may_go(row):
+                    raise _used_again(key)
+                await self._take(lease, cause=old.cause)
+
+        await self._start(retire, key=key).wait()
+        return True
+
+    async def erase(self, key: ConversationKey, *, cause: Cause = Cause.DELETED) -> _Taken:
         """Take away everything that is stored of ``key``; its actor is cut off, and who watches it is told.
 
         Raises: Unavailable: nothing was erased, since its actor did not end in time or lives on another server.
             StoreError: it may be erased in part; asking again completes it.
         """
         async with self._served.set_aside(key, verdict=ConversationDeleted(key.conversation)) as lease:
-            # Blobs go first: once the rows are gone, nothing tells any more which they were.
-            await self._blobs.remove(key, await self._store.handles_of(key))
-            erased = await self._store.erase(lease)
-            self._bus.publish_gone(key)
-        _log.info("conversation.erased", tenant=key.tenant, records=erased.records)
+            return await self._take(lease, cause=cause)
 
-    def _begun(self, key: ConversationKey, *, principal: str) -> PendingReply:
+    def statistics(self) -> DirectoryStatistics:
+        return DirectoryStatistics(erasing=len(self._erasing), erased=dict(self._erased), failures=self._failures)
+
+    async def _take(self, lease: Lease, *, cause: Cause) -> _Taken:
+        """Nobody serves it."""
+        key = lease.key
+        # Blobs go first: once the rows are gone, nothing tells any more which they were.
+        handles = await self._store.handles_of(key)
+        await self._blobs.remove(key, handles)
+        erased = await self._store.erase(lease, cause=cause, at_us=self._clock.now_us())
+        self._bus.publish_gone(key)
+        self._erased[cause] += 1
+        _log.info(
+            "conversation.retired" if cause in _RETIRING else "conversation.erased",
+            tenant=key.tenant,
+            cause=cause.value,
+            records=erased.records,
+        )
+        rest = await self._remove_rest(key)
+        return _Taken(records=erased.records, blobs=len(handles) + rest, lingers=erased.lingers)
+
+    async def _remove_rest(self, key: ConversationKey) -> int:
+        """With the last conversation of an owner goes what no record names: a crash may have left that."""
+        names = await self._blobs.stored(key)  # before the count, so that none of them is of a conversation begun since
+        if not names or await self._store.count_conversations(tenant=key.tenant, owner=key.owner, limit=1):
+            return 0
+        await self._blobs.remove(key, names)
+        return len(names)
+
+    def _begun(
+        self,
+        key: ConversationKey,
+        *,
+        principal: str,
+        cause: Cause = Cause.DELETED,
+        taken: list[_Taken] | None = None,
+    ) -> PendingReply:
+        """Args: taken: gets what it came to."""
+
         async def delete() -> None:
             await self._cancelled(key, principal=principal)
-            await self.erase(key)
+            came_to = await self.erase(key, cause=cause)
+            if taken is not None:
+                taken.append(came_to)
 
         return self._start(delete, key=key)
 
@@ -101,9 +232,11 @@ class StoredDirectory:
         try:
             await work()
         except TorporError as exc:
+            self._failures += 1
             error = exc
         except Exception as exc:  # noqa: BLE001  the actor edge: one conversation's failure stays its own
             _log.error("directory.failed", conversation=key.path, why=repr(exc), exc_info=exc)
+            self._failures += 1
             error = InvariantBroken(f"deleting {key.path!r} failed: {exc!r}")
         else:
             reply.resolve(_DONE)
@@ -121,3 +254,7 @@ class StoredDirectory:
 
     def __repr__(self) -> str:
         return f"<StoredDirectory erasing={len(self._erasing)}>"
+
+
+def _used_again(key: ConversationKey) -> Unavailable:
+    return Unavailable(f"conversation {key.conversation!r} is used again", retry_after_s=0.0)

@@ -1,4 +1,4 @@
-"""How many actors live, when they sleep, how leases live, how crashes are answered."""
+"""How many actors live, when they sleep, how leases live, how crashes are answered; how long conversations are kept."""
 
 import msgspec
 
@@ -47,4 +47,25 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     unavailable_retry_after_s: Pause = 1.0
     """What a client is told to wait when its command met a crash or a drain."""
     stop_deadline_s: Pause = 10.0
-    """How long actors may take to leave when the process stops; then they are cut off and go on at the next start."""
+    """Within which turns come to the end of their step when the process stops; what takes longer is cut off and goes on
+    at the next start."""
+
+
+class RetentionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Days, counts and seconds. What runs, is due or is quarantined is kept."""
+
+    age_days: Amount = 0
+    """A conversation in which nothing happened for this many days is deleted; 0 for never."""
+    archived_days: Amount = 0
+    """The same for archived ones, where that is sooner; 0 for never."""
+    per_owner_max: Amount = 0
+    """Conversations of one owner that are kept, those in which something happened last, archived ones included; 0 for
+    all."""
+    look_s: Seconds = 3600.0
+    """Between two looks at what is to be deleted; the first one is at the start."""
+    pause_s: Pause = 0.25
+    """Between two deletions, so that they hold nobody up."""
+
+    @property
+    def keeps_everything(self) -> bool:
+        return not (self.age_days or self.archived_days or self.per_owner_max)

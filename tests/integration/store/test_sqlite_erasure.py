@@ -2,20 +2,27 @@
 
 import hashlib
 import random
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import anyio
+import msgspec
 import pytest
 
 from tests.support.sample_records import START_US
 from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationCreated, ConversationRenamed, JournalRecord, MessageReceived
-from torpor.store.contract import Snapshot, Store
+from torpor.store.codec import encode_records
+from torpor.store.contract import Cause, Snapshot, Store, Tombstone
 from torpor.store.options import StoreOptions
 from torpor.store.sqlite.auditing import open_to_audit
 from torpor.store.sqlite.engine import open_sqlite_inline
 from torpor.store.sqlite.reader import open_to_read
+from torpor.store.tombstones import digest_of
 
 OPTIONS = StoreOptions(synchronous="normal")
 PROBE_CHARS = 12
@@ -143,3 +150,104 @@ async def test_a_reader_from_outside_holds_up_the_log_only_while_it_reads(tmp_pa
         await store.release(await store.acquire(key, holder="h", ttl_s=9, now_us=START_US))
         await store.head(key)
         assert list(found_in(tmp_path, hand.secrets[key])) == []
+
+
+async def one_of(store: Store, *, seed: int = 1) -> tuple[Hand, ConversationKey]:
+    """A conversation with something in it."""
+    hand = Hand(store, seed=seed)
+    while not hand.heads or not next(iter(hand.heads.values()))[0]:
+        await hand.do_something()
+    return hand, next(iter(hand.heads))
+
+
+async def test_an_erasure_that_a_reader_keeps_readable_says_so_until_it_is_settled(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
+        hand, key = await one_of(store)
+        with open_to_read(tmp_path) as reader:
+            reader._db.execute("BEGIN")
+            reader.head(key)
+            assert (await store.erase(await store.acquire(key, holder="h", ttl_s=9, now_us=START_US))).lingers
+            assert not await store.scrubbed()
+            assert list(found_in(tmp_path, hand.secrets[key])) != []
+        assert await store.scrubbed()
+        assert list(found_in(tmp_path, hand.secrets[key])) == []
+
+
+async def test_what_others_write_meanwhile_is_not_what_was_erased(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
+        hand, key = await one_of(store)
+        other = msgspec.structs.replace(key, owner="somebody else")
+        hand.heads[other], hand.secrets[other] = (0, 0), []
+        begun = anyio.Event()
+
+        async def write_on() -> None:
+            while True:
+                await hand._append(other)
+                begun.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write_on)
+            await begun.wait()
+            lease = await store.acquire(key, holder="h", ttl_s=9, now_us=START_US)
+            erased = await store.erase(lease)
+            tasks.cancel_scope.cancel()
+        assert not erased.lingers
+        assert hand.heads[other][0]
+
+
+async def test_what_a_process_left_in_the_log_when_it_was_killed_is_gone_once_somebody_asks(tmp_path: Path) -> None:
+    crashed, opened = tmp_path / "crashed", tmp_path / "opened"
+    opened.mkdir()
+    async with open_sqlite_inline(opened, options=OPTIONS) as store:
+        hand, key = await one_of(store)
+        with open_to_read(opened) as reader:  # keeps the log, as a kill before it is emptied would
+            reader._db.execute("BEGIN")
+            reader.head(key)
+            await store.erase(await store.acquire(key, holder="h", ttl_s=9, now_us=START_US))
+            shutil.copytree(opened, crashed)
+    assert list(found_in(crashed, hand.secrets[key])) != []
+    async with open_sqlite_inline(crashed, options=OPTIONS) as store:
+        assert await store.describe(key) is None
+        assert await store.scrubbed()
+        assert list(found_in(crashed, hand.secrets[key])) == []
+
+
+async def test_a_tombstone_stays_for_each_life_and_names_nobody(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
+        hand, key = await one_of(store)
+        records, events = hand.heads[key]
+        written = encode_records(await store.records_after(key, seq=0, limit=99))
+        lease = await store.acquire(key, holder="h", ttl_s=9, now_us=START_US)
+        await store.erase(lease, cause=Cause.FORGOTTEN, at_us=7)
+        await store.erase(lease, cause=Cause.DELETED, at_us=8)  # nothing is there, so nothing is buried
+        hand.heads[key] = (0, 0)
+        await hand._append(key)
+        await store.erase(lease, cause=Cause.AGE, at_us=9)
+        with open_to_audit(tmp_path) as audited:
+            first, second = audited.tombstones(key)
+            secret = audited.tombstone_secret()
+            assert audited.tombstones(msgspec.structs.replace(key, owner="nobody")) == ()
+        expected = Tombstone(
+            at_us=7,
+            cause="forgotten",
+            records=records,
+            events=events,
+            epoch=1,
+            digest=digest_of([written], secret=secret),
+        )
+        assert first == expected
+        assert (second.at_us, second.cause, second.epoch) == (9, "age", 2)
+        with closing(sqlite3.connect(tmp_path / "torpor.db")) as db:
+            rows = repr(db.execute("SELECT * FROM tombstones").fetchall())
+        assert key.owner not in rows
+
+
+async def test_a_journal_that_cannot_be_read_leaves_a_tombstone_without_a_digest(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
+        hand, key = await one_of(store)
+        with closing(sqlite3.connect(tmp_path / "torpor.db", isolation_level=None)) as db:
+            db.execute("UPDATE journal SET records = 'torn'")
+        await hand.erase(key)
+        with open_to_audit(tmp_path) as audited:
+            (tombstone,) = audited.tombstones(key)
+            assert tombstone.digest == ""

@@ -14,7 +14,7 @@ from torpor.errors import (
 from torpor.records.commands import RenameConversation, TellLiveContext
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import LiveContextOrdered, LiveReason, TurnCancelled, TurnFinished
-from torpor.store.contract import Erased, Lease, QuarantineKind
+from torpor.store.contract import Cause, Erased, Lease, QuarantineKind
 from torpor.turn.options import TurnOptions
 
 OTHER = ConversationKey("acme", "ann", "c_2")
@@ -92,9 +92,9 @@ def erases_behind(engine: Engine, gate: Gate) -> None:
     """The store takes nothing away before the gate is open."""
     erase = engine.store.erase
 
-    async def wait(lease: Lease) -> Erased:
+    async def wait(lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         await gate.passed()
-        return await erase(lease)
+        return await erase(lease, cause=cause, at_us=at_us)
 
     engine.store.erase = wait  # type: ignore[method-assign]
 
@@ -154,7 +154,7 @@ async def test_a_store_that_fails_leaves_it_there_to_be_deleted_again() -> None:
     async with running_engine(says("yes")) as engine:
         await engine.ask("hello")
 
-        async def fail(*_: object) -> None:
+        async def fail(*_: object, **__: object) -> None:
             raise StoreUnavailable("lost")
 
         erase, engine.store.erase = engine.store.erase, fail  # type: ignore[method-assign, assignment]
@@ -167,7 +167,8 @@ async def test_a_store_that_fails_leaves_it_there_to_be_deleted_again() -> None:
 
 
 async def test_blobs_go_unless_another_conversation_names_them() -> None:
-    async with running_engine() as engine:
+    async with running_engine(says("yes"), says("yes")) as engine:
+        await engine.ask("hello", key=OTHER)
         engine.store.data.of(KEY).handles |= {
             await engine.blobs.put(KEY, b"mine"),
             await engine.blobs.put(KEY, b"ours"),

@@ -12,12 +12,14 @@ from typing import Final
 
 import msgspec
 
+from torpor.errors import StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.codec import StoredBatch
-from torpor.store.contract import Head, Snapshot
+from torpor.store.contract import Head, Snapshot, Tombstone
 from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading
 from torpor.store.sqlite.migrations import missing_tables
 from torpor.store.sqlite.reader import open_to_read
+from torpor.store.tombstones import path_mark
 
 _KEYS: Final = """
 SELECT number, CAST(tenant AS BLOB), CAST(owner AS BLOB), CAST(conversation AS BLOB) FROM conversations
@@ -41,6 +43,9 @@ _RECEIPTS: Final = """
 SELECT message_id, CAST(receipt AS BLOB) FROM receipts
     WHERE number = ? AND message_id > ? ORDER BY message_id LIMIT ?"""
 _PAGE: Final = 500
+_TOMBSTONES: Final = """
+SELECT at_us, cause, records, events, epoch, digest FROM tombstones WHERE mark = ? ORDER BY rowid"""
+_KEY_OF_TOMBSTONES: Final = "SELECT secret FROM tombstone_secret"
 
 
 _STRAY: Final = """
@@ -146,6 +151,24 @@ class AuditReader:
             receipts=self._receipts(key, number),
             event_now=partial(self._event_now, key, number),
         )
+
+    def tombstones(self, key: ConversationKey) -> tuple[Tombstone, ...]:
+        """Of every conversation of this name that was erased, in order."""
+        mark = path_mark(key, secret=self.tombstone_secret())
+        with reading(self._path):
+            return tuple(
+                Tombstone(at_us=at_us, cause=cause, records=records, events=events, epoch=epoch, digest=digest)
+                for at_us, cause, records, events, epoch, digest in self._db.execute(_TOMBSTONES, (mark,)).fetchall()
+            )
+
+    def tombstone_secret(self) -> bytes:
+        """What their digests are made with. Raises: StoreUnavailable: also where it is lost."""
+        with reading(self._path):
+            found = self._db.execute(_KEY_OF_TOMBSTONES).fetchall()
+        if len(found) != 1:
+            raise StoreUnavailable(f"{self._path} is damaged, its table 'tombstone_secret' has {len(found)} rows")
+        secret: bytes = found[0][0]
+        return secret
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the database beyond single conversations, in words: pages that are damaged, tables that

@@ -79,7 +79,7 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
         case ClaimJob() | SettleJob() | RedoJob() | DropJob():
             return _change_job(db, request)
         case Erase(key=key, fence=fence):
-            return _why_fenced(db, key, fence) or erase(db, key)
+            return _why_fenced(db, key, fence) or erase(db, request)
         case AskHead() | Tidy():
             pass
         case _:

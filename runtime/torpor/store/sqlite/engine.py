@@ -23,6 +23,7 @@ from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import number_batch
 from torpor.store.contract import (
+    Cause,
     DirectoryRow,
     Erased,
     Head,
@@ -95,8 +96,9 @@ class SqliteStore:
         self._thread_reader = thread_reader
         self._thread_limit = anyio.CapacityLimiter(1)  # that reader serves one thread at a time
         self._tidying: PendingTicket | None = None
-        self._is_log_tainted = False
-        """Whether the log still holds what was erased, since somebody from outside reads."""
+        self._is_log_tainted = _size_of(self._log_path) > 0
+        """Whether the log holds what was erased, since somebody from outside reads, or may do so, since a process was
+        killed before it was emptied."""
         self._job_port = JobPort(writer, reader.every_job, fence=boot)
 
     @property
@@ -216,17 +218,22 @@ class SqliteStore:
         await anyio.lowlevel.checkpoint()
         return self._reader.handles_of(key)
 
-    async def erase(self, lease: Lease) -> Erased:
-        erased = await ask_erased(self._writer, Erase(key=lease.key, fence=lease.fence))
+    async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
+        request = Erase(key=lease.key, fence=lease.fence, cause=cause.value, at_us=at_us)
+        erased = await ask_erased(self._writer, request)
         self._is_log_tainted = True
-        for _ in range(_EMPTYINGS_MAX):
-            await self._writer.submit(Tidy()).wait()
-            if not _size_of(self._log_path):
-                self._is_log_tainted = False
-                return erased
-            await anyio.sleep(_EMPTYING_PAUSE_S)
+        return erased if await self.scrubbed() else msgspec.structs.replace(erased, lingers=True)
+
+    async def scrubbed(self) -> bool:
+        for attempt in range(_EMPTYINGS_MAX):
+            if not self._is_log_tainted:
+                return True
+            if attempt:
+                await anyio.sleep(_EMPTYING_PAUSE_S)
+            # What others wrote since is no concern of ours: the log was empty in between.
+            self._is_log_tainted = not await self._writer.submit(Tidy()).outcome()
         _log.warning("store.log_not_emptied", path=str(self._log_path))  # it is tried again whenever somebody leaves
-        return erased
+        return not self._is_log_tainted
 
     async def begin(
         self,
@@ -267,8 +274,8 @@ class SqliteStore:
             return
         log_bytes, database_bytes = _size_of(self._log_path), _size_of(self._path)
         large_bytes = max(_LARGE_LOG_BYTES, database_bytes // _LARGE_LOG_SHARE)
+        self._is_log_tainted = self._is_log_tainted and log_bytes > 0
         if self._is_log_tainted or log_bytes > min(large_bytes, self._options.wal_truncate_bytes):
-            self._is_log_tainted = self._is_log_tainted and log_bytes > 0
             self._tidying = self._writer.submit(Tidy())
 
     def __repr__(self) -> str:

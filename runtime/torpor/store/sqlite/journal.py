@@ -100,7 +100,7 @@ def _commit(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome
         if isinstance(request, AskHead):
             outcomes[place] = asked_head(db, request.key)
         elif isinstance(request, Tidy):
-            _tidy(db)
+            outcomes[place] = _tidied(db)
     return outcomes
 
 
@@ -174,18 +174,21 @@ def _rollback(db: sqlite3.Connection) -> None:
         db.execute("ROLLBACK")
 
 
-def _tidy(db: sqlite3.Connection) -> None:
+def _tidied(db: sqlite3.Connection) -> bool:
+    """Whether the log is empty now."""
     try:
-        _truncate_log(db)
+        return _truncate_log(db)
     except sqlite3.Error as exc:
         _log.warning("store.wal_not_truncated", error=str(exc))
+        return False
 
 
-def _truncate_log(db: sqlite3.Connection) -> None:
-    """Fold the write-ahead log into the database and empty it; as far as it goes when a reader still needs it."""
+def _truncate_log(db: sqlite3.Connection) -> bool:
+    """Fold the write-ahead log into the database and empty it; as far as it goes, and False, when a reader needs it."""
     (timeout_ms,) = db.execute("PRAGMA busy_timeout").fetchone()
     db.execute("PRAGMA busy_timeout = 0")
     try:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        (was_busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not was_busy
     finally:
         db.execute(f"PRAGMA busy_timeout = {timeout_ms}")

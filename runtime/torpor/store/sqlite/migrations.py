@@ -157,6 +157,21 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             FROM pragma_freelist_count, pragma_page_size""",
         "DROP TABLE zeros",
     ),
+    (
+        # What stays of what was erased; no name and nothing that was said can be told from it without the secret.
+        "CREATE TABLE tombstone_secret (secret BLOB NOT NULL) STRICT",
+        "INSERT INTO tombstone_secret VALUES (randomblob(32))",
+        """CREATE TABLE tombstones (
+            mark TEXT NOT NULL,
+            at_us INTEGER NOT NULL,
+            cause TEXT NOT NULL,
+            records INTEGER NOT NULL,
+            events INTEGER NOT NULL,
+            epoch INTEGER NOT NULL,
+            digest TEXT NOT NULL
+        ) STRICT""",
+        "CREATE INDEX tombstones_marked ON tombstones (mark)",
+    ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 

@@ -1,0 +1,56 @@
+"""The directory of a data folder on which no server runs, for verbs that take conversations away from it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from torpor.bus.local import LocalBus
+from torpor.cli.folders import blobs_folder
+from torpor.clock import SystemClock
+from torpor.errors import ClientError, StoreUnusable
+from torpor.records.commands import Command
+from torpor.records.ids import ConversationKey
+from torpor.store.blobs import LocalBlobs
+from torpor.store.contract import Lease, Store
+from torpor.store.sqlite.connection import DATABASE_FILE
+from torpor.store.sqlite.engine import open_sqlite_inline
+from torpor.supervisor.contract import Answer, LiveStatus
+from torpor.supervisor.directory import StoredDirectory
+
+
+class _Nobody:
+    """Implements ``supervisor.directory.Served`` where nothing is served."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def live_status(self, key: ConversationKey) -> LiveStatus | None:
+        return None
+
+    async def deliver(self, key: ConversationKey, command: Command) -> Answer:
+        raise AssertionError(f"nobody serves {key.path!r}")
+
+    def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]:
+        return self._leased(key)
+
+    @asynccontextmanager
+    async def _leased(self, key: ConversationKey) -> AsyncIterator[Lease]:
+        yield await self._store.acquire(key, holder="forget", ttl_s=1.0, now_us=0)
+
+
+@asynccontextmanager
+async def open_to_erase(folder: Path) -> AsyncIterator[StoredDirectory]:
+    """Raises: StoreUnusable: there is no database, a server runs on it, or it is damaged, foreign or newer."""
+    if not (folder / DATABASE_FILE).exists():
+        raise StoreUnusable(f"{folder} holds no database, name the data folder of a home")
+    async with open_sqlite_inline(folder) as store:
+        directory = StoredDirectory(
+            served=_Nobody(store),
+            store=store,
+            blobs=LocalBlobs(blobs_folder(folder), in_threads=False),
+            bus=LocalBus(),
+            clock=SystemClock(),
+            cancel_deadline_s=0.0,
+        )
+        async with directory.running():
+            yield directory

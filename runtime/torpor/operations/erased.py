@@ -1,0 +1,55 @@
+"""What was erased -> whether lines that were exported before are what it was.
+
+The tombstone of a conversation holds a digest of its records; an export has these a line each. So a copy can be
+recognised by whoever has it, and nothing of what was said has to be kept for that.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from torpor.operations.export import ExportHeader
+from torpor.store.contract import Tombstone
+from torpor.store.tombstones import RecordsDigest
+
+
+class CopyVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """On an export of a conversation that is not there any more."""
+
+    records: int
+    """In the copy."""
+    tombstone: Tombstone | None = None
+    """Of the conversation that it is, whole."""
+    difference: str = ""
+    """Why it is none; empty when it is one."""
+
+
+def judged_copy(
+    header: ExportHeader, lines: Iterable[bytes], *, tombstones: Sequence[Tombstone], secret: bytes
+) -> CopyVerdict:
+    """Args: lines: those behind the header, with their ends.  tombstones: of conversations of its name.
+    secret: what their digests were made with."""
+    whole, records, count = hashlib.sha256(), RecordsDigest(secret=secret), 0
+    for count, line in enumerate(lines, start=1):
+        whole.update(line)
+        if count <= header.records:
+            records.add(line.removesuffix(b"\n"))
+    if count != header.records + header.blobs or whole.hexdigest() != header.digest:
+        return CopyVerdict(records=header.records, difference="its lines are not those that its header tells of")
+    digest = records.hexdigest()
+    for tombstone in reversed(tombstones):
+        if (tombstone.digest, tombstone.records) == (digest, header.records):
+            return CopyVerdict(records=header.records, tombstone=tombstone)
+    return CopyVerdict(records=header.records, difference=_why_not(header, tombstones))
+
+
+def _why_not(header: ExportHeader, tombstones: Sequence[Tombstone]) -> str:
+    if not tombstones:
+        return "no conversation of its name was erased here"
+    last = tombstones[-1]
+    if not last.digest:
+        return "what was erased could not be read any more, so nothing can be compared"
+    if header.records < last.records:
+        return f"it was made at record {header.records}, before the {last.records} were written that were erased"
+    return "what was erased here was something else"
