@@ -81,6 +81,11 @@ async def to_and_fro() -> bytes:
     return _export(told(random.Random(2027).randbytes(500)).journal)
 
 
+async def managed() -> bytes:
+    """Likewise; it is named and archived, and messages and turns are taken back; it goes on as a fork."""
+    return _export(told(random.Random(2028).randbytes(700)).journal)
+
+
 async def folded() -> bytes:
     """A summary more than once, and long results that were shortened."""
 
@@ -129,6 +134,7 @@ MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "clinic-day": clinic_day,
     "odd-history": odd_history,
     "to-and-fro": to_and_fro,
+    "managed": managed,
     "folded": folded,
     "live-context": live_context,
 }
