@@ -5,8 +5,9 @@ from typing import Any, Final
 import msgspec
 
 from torpor.conversation.text import clean
-from torpor.model.repeatable import is_deep, repeatable
+from torpor.model.repeatable import repeatable
 from torpor.records.blocks import Block
+from torpor.records.nesting import is_deep
 
 WORD_CHARS_MAX: Final = 64
 """Of a reason to stop or a type of block: words of the host's that go on record."""

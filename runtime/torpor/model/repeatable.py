@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from torpor.conversation.text import clean
 from torpor.records.blocks import Block, canonical, head_of, result_of
+from torpor.records.nesting import is_deep
 
-DEPTH_MAX: Final = 64
-"""Of arrays and objects within each other. A reader's own bound depends on where it is called; what is stored must be
-read back wherever that is."""
 _HOSTS_TOOLS: Final = {
     "web_search": "web_search_tool_result",
     "web_fetch": "web_fetch_tool_result",
@@ -121,22 +119,6 @@ def uncited(block: Block) -> Block:
     """A text block without its citations; any other as it is."""
     head = head_of(block)
     return canonical({"type": "text", "text": head.text}) if head.type == "text" else block
-
-
-def is_deep(value: object) -> bool:
-    """Whether arrays and objects are nested deeper than ``DEPTH_MAX``."""
-    level = [value]
-    for _ in range(DEPTH_MAX + 1):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: object) -> Sequence[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else ()
 
 
 def _str(fields: Mapping[str, Any], name: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.request_rules import violations
 from torpor.model.contract import ModelReply
-from torpor.model.repeatable import DEPTH_MAX, is_deep, repeatable, uncited
+from torpor.model.repeatable import repeatable, uncited
 from torpor.records.blocks import canonical
 from torpor.turn.storable import storable
 
@@ -103,15 +103,6 @@ def test_text_is_cleaned() -> None:
 def test_text_without_citations_is_text_alone() -> None:
     assert uncited(canonical(REPEATABLE[1])) == canonical(REPEATABLE[0])
     assert uncited(canonical(SEARCH)) == canonical(SEARCH)
-
-
-@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_depth_is_counted_in_arrays_and_objects(opening: str, closing: str) -> None:
-    def nested(depth: int) -> object:
-        return msgspec.json.decode(opening * depth + "1" + closing * depth)
-
-    assert not is_deep(nested(DEPTH_MAX))
-    assert is_deep(nested(DEPTH_MAX + 1))
 
 
 ODD: st.SearchStrategy[Any] = (
