@@ -161,7 +161,7 @@ def _prepared(record: TurnPrepared) -> Description:
     }
     tokens = ", ".join(f"{section} {tokens} tokens" for section, tokens in record.sections.items())
     beside = f", beside them {tokens}" if tokens else ""
-    policies = f", policies {', '.join(_counted(record.policies))}" if record.policies else ""
+    policies = f", policies {', '.join(_with_times(record.policies))}" if record.policies else ""
     withheld = f", {', '.join(record.withheld)} withheld" if record.withheld else ""
     summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{_quoted(record)}{policies}{withheld}"
     return summary, facts, _said((*record.signal, *record.turn_only))
@@ -173,7 +173,7 @@ def _quoted(record: TurnPrepared) -> str:
     return f", turns {', '.join(map(str, record.lookback))} quoted" if record.lookback else ", no room to quote a turn"
 
 
-def _counted(names: Iterable[str]) -> Iterator[str]:
+def _with_times(names: Iterable[str]) -> Iterator[str]:
     """Each name once, with how often it is there."""
     for name, times in Counter(names).items():
         yield f"{name} x{times}" if times > 1 else name

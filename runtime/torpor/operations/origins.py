@@ -18,6 +18,7 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
     FlagsPinned,
+    FoldReason,
     JournalRecord,
     LiveContextReplaced,
     MessageReceived,
@@ -46,7 +47,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origins(msgspec.Struct, frozen=True, kw_only=True):
-    """All parts of one request."""
+    """All parts of one request: those of its own turn one by one, earlier turns together."""
 
     request: ModelRequested
     parts: tuple[Origin, ...]
@@ -71,6 +72,7 @@ class _Sources:
         self._received: dict[MessageId, MessageReceived] = {}
         self._context: ContextChanged | None = None
         self._replaced: ContextReplaced | None = None
+        self._shortened: ContextReplaced | None = None
         self._made: LiveContextReplaced | None = None
         self._live: LiveContextReplaced | None = None
         self._turn: list[Origin] = []
@@ -88,6 +90,8 @@ class _Sources:
                 self._received[record.message_id] = record
             case ContextChanged():
                 self._context = record
+            case ContextReplaced(reason=FoldReason.SHORTENED):
+                self._shortened = record
             case ContextReplaced():
                 self._replaced = record
             case LiveContextReplaced():
@@ -121,6 +125,7 @@ class _Sources:
         if (replaced := self._replaced) is not None:
             name = f"generation {replaced.generation}"
             yield _origin(replaced, part="summary", name=name, detail=_replaced_in_words(replaced))
+        yield from self._earlier(state)
         if (live := self._live) is not None:
             model = f", by {live.model}" if live.model else ""
             detail = f"{len(live.words.split())} words{model}, ordered after {live.messages} messages"
@@ -135,6 +140,18 @@ class _Sources:
             if all(bytes(block) in text for block in prepared.signal):
                 yield _signal(prepared, context)
         yield from self._turn
+
+    def _earlier(self, state: ConversationState) -> Iterator[Origin]:
+        """Turns before the running one that are in the view as they were said, and what was shortened in them."""
+        if earlier := state.starts[:-1]:
+            first, last = earlier[0], earlier[-1]
+            name = f"turn {first.turn}" if first is last else f"turns {first.turn} to {last.turn}"
+            detail = "as they were said, tool traffic included"
+            yield Origin(part="history", name=name, detail=detail, turn=first.turn, seq=first.seq)
+        cut = self._shortened
+        if cut is not None and any(start.turn == cut.turn for start in state.starts):
+            detail = f"{len(cut.shortened)} long results shortened"
+            yield _origin(cut, part="shortened", name=f"in turn {cut.turn}", detail=detail)
 
     def _said(self, messages: Iterable[MessageId]) -> Iterator[Origin]:
         for message_id in messages:
@@ -177,8 +194,7 @@ def _policies(record: TurnPrepared) -> Iterator[Origin]:
 def _replaced_in_words(record: ContextReplaced) -> str:
     covered = f"turns {record.turns[0]} to {record.turns[1]}, records {record.seqs[0]} to {record.seqs[1]}"
     items = f"{len(record.items)} open items" + (f", {record.left_out} more left out so far" if record.left_out else "")
-    shortened = f"; {len(record.shortened)} results shortened" if record.shortened else ""
-    return f"{record.reason.value}: {covered}, {items}{shortened}"
+    return f"{record.reason.value}: {covered}, {items}"
 
 
 def _signal(record: TurnPrepared, context: ContextChanged | None) -> Origin:

@@ -27,10 +27,11 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.skillbook.index import INDEX_TAG
 
 COMPACTION: Final = "compaction"
 """A cause: it moves everything that stands behind the preamble, so nothing else counts beside it."""
-_OPENINGS: Final = {b"<available_skills": "skills index", b"<live_context": "live context"}
+_OPENINGS: Final = {f"<{INDEX_TAG}".encode(): "skills index", b"<live_context": "live context"}
 """What a system block begins with, and what it is; any other holds instructions."""
 
 
@@ -105,7 +106,7 @@ def prefixes(records: Iterable[JournalRecord]) -> Iterator[RequestPrefix]:
             case ContextReplaced():
                 causes.append(COMPACTION)
             case ModelReplied() if before is not None and before[0].call == record.call:
-                before = (_counted(before[0], record), before[1])
+                before = (_with_usage(before[0], record), before[1])
             case ModelRequested() if record.purpose == TURN:
                 sent = _sent(RebuiltRequest(record=record, state=state))
                 if before is not None:
@@ -145,7 +146,7 @@ def _sent(request: RebuiltRequest) -> _Sent:
     return _Sent(model, fields, tools, tuple(map(bytes, system)), request.view)
 
 
-def _counted(prefix: RequestPrefix, reply: ModelReplied) -> RequestPrefix:
+def _with_usage(prefix: RequestPrefix, reply: ModelReplied) -> RequestPrefix:
     return msgspec.structs.replace(
         prefix,
         input_tokens=input_tokens(reply.usage),

@@ -55,6 +55,8 @@ holds. open: only what is new: corrections the user made, things the user refuse
 answered, proposals nobody decided. closed: ids of open items that these turns settled, with the turn that did. Never \
 soften a correction or a refusal, and invent nothing."""
 _BETWEEN: Final = "\n\n"
+_SO_FAR: Final = "Summary so far:\n"
+_TURNS: Final = "\n\nTurns to fold:\n\n"
 _CONTINUED: Final = ", continued"
 _ENOUGH: Final = frozenset({"end_turn", "stop_sequence"})
 
@@ -256,17 +258,18 @@ class HistoryFold:
             self._spent.calls += 1
             reply = await self._summariser.model.reply(request, Unheard())
         self._spent.usage = _sum(self._spent.usage, reply.usage)
-        return read_proposal(
-            finished_text(reply, who="the summariser", enough=_ENOUGH, error=BadSummary), options=self._options
-        )
+        said = finished_text(reply, who="the summariser", enough=_ENOUGH, error=BadSummary)
+        if _SO_FAR in said and _TURNS in said:
+            raise BadSummary("the summariser repeated what it was asked, with the summary before in it")
+        return read_proposal(said, options=self._options)
 
     def _question(self, summary: Summary, items: Sequence[Item], piece: str) -> str:
         so_far = msgspec.json.encode(summary).decode()
         open_items = "\n".join(f"{item.id} ({item.kind.value}): {item.text}" for item in items) or "none"
         room = self._options.summary_tokens * CHARS_PER_TOKEN
         return (
-            f"Summary so far:\n{so_far}\n\nOpen items:\n{open_items}\n\n"
-            f"Facts, decisions and entities together may have {room} characters.\n\nTurns to fold:\n\n{piece}"
+            f"{_SO_FAR}{so_far}\n\nOpen items:\n{open_items}\n\n"
+            f"Facts, decisions and entities together may have {room} characters.{_TURNS}{piece}"
         )
 
 

@@ -28,8 +28,8 @@ from torpor.toolhost.engine_tools import ALWAYS_OFFERED
 from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS
 from torpor.turn.definition import EVERY, AgentDefinition
 
-NO_SEARCH: Final = frozenset({SEARCH_SKILLS})
-NO_SKILLS: Final = frozenset({LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
+_SEARCH: Final = frozenset({SEARCH_SKILLS})
+_SKILL_TOOLS: Final = frozenset({LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS})
 EDITIONS_MAX: Final = 3
 """Editions of the skills of which offers are kept ready."""
 OFFERS_MAX: Final = 64
@@ -166,7 +166,7 @@ class Offers:
             and decided.is_on(f"skill.{skill.key}")
         }
         idle = frozenset() if has_earlier else frozenset({READ_EARLIER})
-        tools = self._tools(decided, idle=idle | (NO_SEARCH if skills else NO_SKILLS))
+        tools = self._tools(decided, idle=idle | (_SEARCH if skills else _SKILL_TOOLS))
         index = self._index(skills, tools)
         if index.left_out:
             tools = self._tools(decided, idle=idle)

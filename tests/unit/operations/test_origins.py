@@ -6,11 +6,15 @@ import msgspec
 import pytest
 
 from tests.support.histories import Teller, told
+from torpor.conversation.fold import fold
+from torpor.conversation.state import ConversationState
 from torpor.operations.origins import Origin, Origins, origins
 from torpor.operations.requests import rebuilt
 from torpor.records.journal import (
+    ContextReplaced,
     FlagsPinned,
     FlagsReturned,
+    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelRequested,
@@ -41,6 +45,8 @@ def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller
         "flag": "flags_pinned",
         "skill": "skill_loaded",
         "summary": "context_replaced",
+        "shortened": "context_replaced",
+        "history": "turn_prepared",
         "live context": "live_context_replaced",
         "context": "turn_prepared",
         "policy": "turn_prepared",
@@ -55,7 +61,7 @@ def test_every_part_names_a_record_of_its_kind_before_the_request(teller: Teller
             assert record.__struct_config__.tag == kinds[origin.part]
             assert (origin.seq < request.seq, origin.turn) == (True, record.turn)
             seen.add(origin.part)
-    assert seen >= {*kinds} - {"policy", "lookback", "live context"}
+    assert seen >= {*kinds} - {"policy", "lookback", "live context", "shortened"}
 
 
 def test_messages_of_a_request_are_those_its_turn_took_until_then(teller: Teller) -> None:
@@ -67,6 +73,35 @@ def test_messages_of_a_request_are_those_its_turn_took_until_then(teller: Teller
             if isinstance(record, ModelRequested) and record.turn == request.turn:
                 taken += record.joined
         assert [origin.name for origin in named(of(teller, request.seq), "message")] == taken
+
+
+def test_earlier_turns_are_told_together_and_are_those_that_are_no_part_of_a_summary(teller: Teller) -> None:
+    state, folded = ConversationState(), 0
+    for record in teller.journal:
+        state = fold(state, (record,))
+        if not isinstance(record, ModelRequested):
+            continue
+        earlier = [start.turn for start in state.starts[:-1]]
+        name = f"turns {earlier[0]} to {earlier[-1]}" if len(earlier) > 1 else f"turn {earlier[0]}" if earlier else ""
+        assert [origin.name for origin in named(of(teller, record.seq), "history")] == [name] * bool(earlier)
+        folded += bool(state.covered[0]) and bool(earlier)
+    assert folded
+
+
+def test_results_that_were_shortened_are_no_summary() -> None:
+    for seed in range(40):
+        journal, cut, folded = told(random.Random(seed).randbytes(600)).journal, 0, 0
+        for record in journal:
+            if isinstance(record, ContextReplaced):
+                cut, folded = (record.seq, folded) if record.reason is FoldReason.SHORTENED else (cut, record.seq)
+            if isinstance(record, ModelRequested) and cut > folded:
+                found = origins(journal, seq=record.seq)
+                assert found is not None
+                assert [origin.seq for origin in named(found, "summary")] == [folded] * bool(folded)
+                if told_of := named(found, "shortened"):
+                    assert [(each.seq, each.name) for each in told_of] == [(cut, f"in turn {journal[cut - 1].turn}")]
+                    return
+    raise AssertionError("no history has a result that was shortened")
 
 
 def test_a_context_that_left_the_view_is_not_told(teller: Teller) -> None:

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
-from tests.support.doubles import Gate, Play, PlayedModel, calls, fails, places_of, replies, says, use, waits
+from tests.support.doubles import Gate, Play, PlayedModel, calls, echo, fails, places_of, replies, says, use, waits
 from tests.support.engine import KEY
 from tests.support.turns_told import called, plain, told
 from torpor.conversation.state import ConversationState
@@ -268,3 +269,11 @@ async def test_a_cancel_leaves_nothing_behind() -> None:
             tasks.cancel_scope.cancel()
     assert done == []
     assert places.statistics().taken == 0
+
+
+async def test_one_that_repeats_what_it_was_asked_has_made_no_summary_of_it() -> None:
+    before = msgspec.structs.replace(STATE, summary=Summary(facts=("she counts",)))
+
+    record, _ = await fold(echo, echo, state=before)
+
+    assert failed(record).detail == "the summariser repeated what it was asked, with the summary before in it"
