@@ -73,7 +73,7 @@ class TooManyConnections(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, connections: int, *, retry_after_s: float) -> None:
-        super().__init__(f"{connections} connections of this principal are open, which is the most; close one")
+        super().__init__(f"this principal has {connections} connections, which is the most; close one of them")
         self.retry_after_s = retry_after_s
 
 

@@ -93,7 +93,7 @@ def _projection_faults(event: Line, record: Record) -> Iterator[str]:
             message = record["message_id"]
             expected |= {"message_id": message, "text": text_of(record["blocks"]), "cause": message}
         case "turn_prepared":
-            expected |= {"messages": record["messages"], "cause": record["messages"][0]}
+            expected |= {"messages": record["messages"], "cause": next(iter(record["messages"]), "")}
         case "model_replied":
             expected |= {"call": record["call"], "text": text_of(record["blocks"])}
         case "model_failed":

@@ -238,7 +238,7 @@ def account_of(journal: Journal) -> Account:
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
                 continue
             _in_turn(account, open_turn, record, where)
-            cause = open_turn.messages[0] if kind in PUBLIC_KINDS else ""
+            cause = next(iter(open_turn.messages), "") if kind in PUBLIC_KINDS else ""
             if record.get("cause", "") != cause:
                 account.faults.append(f"{where}: its cause is {record.get('cause')!r}, expected {cause!r}")
             open_turn = None if kind in TURN_ENDS else open_turn

@@ -199,7 +199,7 @@ def event_of(record: Json) -> Json:
             head["cause"] = record["message_id"]
         case "turn_prepared":
             body = _only(record, "messages")
-            head["cause"] = record["messages"][0]
+            head["cause"] = next(iter(record["messages"]), "")
         case "model_replied":
             calls = sum(block["type"] == "tool_use" for block in record["blocks"])
             body = _only(record, "call", "stop_reason") | {"text": _text_of(record["blocks"])}

@@ -11,6 +11,10 @@ from torpor.errors import Retry, TorporError
 SAMPLES = [
     errors.BadFrame("frame cannot be read"),
     errors.EmptyMessage(),
+    errors.TooLong("message", size_bytes=102, max_bytes=100),
+    errors.TooManySubscriptions(64),
+    errors.TooManyConnections(100, retry_after_s=10.0),
+    errors.TooManyFrames(rate=50.0, retry_after_s=0.1),
     errors.Unauthenticated("no token"),
     errors.TokenExpired(),
     errors.KeysUnavailable(retry_after_s=4.0),
@@ -106,7 +110,7 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
     assert (
         safe
         == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull", "KeysUnavailable"}
-        | {"TooManyUpdates"}
+        | {"TooManyUpdates", "TooManyConnections", "TooManyFrames"}
         | passing
     )
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}

@@ -56,6 +56,8 @@ class World:
         self.record(8).update(outcome="succeeded", block=RESULT)
         for record in self.records:
             record["at_us"] = 5
+            if record.get("event", 0) > 2:
+                record["cause"] = "m1"
         self.book = [
             {"what": what, "tool": "pay_keyed", "key": "k1", "run": "r1"} for what in ("started", "effect", "ended")
         ]
@@ -83,7 +85,7 @@ class World:
         self.client: list[dict[str, Any]] = [
             {"what": "sent", "path": PATH, "id": "m1", "text": ASKED["text"], "ends": ["finished"]},
             {"what": "accepted", "path": PATH, "id": "m1", "event": 1},
-            *({"what": "event", "path": PATH, "client": "a", "event": event} for event in EVENTS),
+            *({"what": "event", "path": PATH, "client": "a", "event": event | {"cause": "m1"}} for event in EVENTS),
         ]
         self.journal = Journal(path=PATH, records=self.records, receipts={"m1": 1}, head=(11, 7))
         self.journal.batches = [(1, 5, 2, 5), (6, 7, 4, 2), (8, 11, 7, 4)]
@@ -193,6 +195,8 @@ def accepted_and_lost(world: World) -> None:
 BROKEN: dict[str, tuple[Callable[[World], None], str]] = {
     "a lost record": (drop_record(7), "carries the number"),
     "a reused event number": (set_record(6, event=2), "carries event 2, expected 3"),
+    "a record of another cause": (set_record(6, cause="m0"), "its cause is 'm0', expected 'm1'"),
+    "an event of another cause": (set_event(5, cause="m0"), "cause is 'm0'"),
     "a row that covers other numbers": (set_journal(batches=[(1, 6, 3, 6), (8, 11, 7, 4)]), "follows record 6"),
     "a row with another last event": (set_journal(batches=[(1, 11, 6, 11)]), "says its last event is 6"),
     "a stale head": (set_journal(head=(10, 6)), "the directory says (10, 6)"),

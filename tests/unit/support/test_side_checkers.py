@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.aside_checker import context_faults, flag_faults, live_faults, skill_faults
 from tests.support.fold_checker import canonical, fold_faults, view_faults
-from tests.support.journal_checker import Journal, account_of
+from tests.support.journal_checker import PUBLIC_KINDS, Journal, account_of
 
 PATH = "default/ann/c1"
 SKILL = b"---\nname: counting\n---\n\nCount it twice."
@@ -51,6 +51,8 @@ class World:
 
     def add(self, kind: str, **fields: Any) -> dict[str, Any]:
         record = {"kind": kind, "seq": len(self.records) + 1, **fields}
+        if kind in PUBLIC_KINDS and "turn" in fields and kind != "turn_prepared":
+            record["cause"] = f"m{fields['turn']}"
         self.records.append(record)
         return record
 
