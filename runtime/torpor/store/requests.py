@@ -177,17 +177,7 @@ class Tidy(msgspec.Struct, frozen=True, kw_only=True):
 
 JobRequest: TypeAlias = ClaimJob | SettleJob | RedoJob | DropJob
 Request: TypeAlias = (
-    Append
-    | Begin
-    | PutSnapshot
-    | Quarantine
-    | AskHead
-    | Acquire
-    | Renew
-    | Release
-    | JobRequest
-    | Erase
-    | Tidy
+    Append | Begin | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Erase | Tidy
 )
 Outcome: TypeAlias = Head | Lease | Erased | bool | TorporError | None
 """An answer, or why there is none."""
