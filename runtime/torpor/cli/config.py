@@ -54,7 +54,7 @@ def command() -> None:
     """Check the configuration of a home."""
 
 
-@command.command()
+@command.command(short_help="Read a home as a start would, and tell what is wrong.")
 @home_option
 @json_option
 def check(home: Path, *, as_json: bool) -> int:

@@ -61,7 +61,7 @@ def list_jobs(*, state: str | None, server: Server, data: Path | None, as_json: 
     _list(state, server=server, data=data, as_json=as_json)
 
 
-@command.command("retry")
+@command.command("retry", short_help="Have a job run now.")
 @click.argument("name", metavar="ID")
 @server_options
 @json_option

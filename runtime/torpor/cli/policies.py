@@ -19,7 +19,7 @@ def command() -> None:
     """Show what a message finds in the policies of a home."""
 
 
-@command.command(name="list")
+@command.command(name="list", short_help="List the policies of a home.")
 @home_option
 @json_option
 def list_(home: Path, *, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def list_(home: Path, *, as_json: bool) -> None:
         click.echo(not_asked(POLICIES_FOLDER, logs="policy.broken"), err=True)
 
 
-@command.command()
+@command.command(short_help="Show the excerpts that share a word with a text.")
 @click.argument("text")
 @click.option("--budget", "budget_tokens", type=click.IntRange(min=0), default=2_500, show_default=True, help="Tokens.")
 @home_option

@@ -12,7 +12,7 @@ def command() -> None:
     """What clients and the server say to each other, for programs; docs/protocol.md tells people the same."""
 
 
-@command.command()
+@command.command(short_help="Print the protocol as JSON Schema.")
 def schema() -> None:
     """Print every frame of the protocol as JSON Schema, with the codes of errors and of closing beside them.
 

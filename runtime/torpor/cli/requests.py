@@ -7,6 +7,7 @@ import msgspec
 
 from torpor.cli.output import print_json, print_table
 from torpor.conversation.text import clean
+from torpor.operations.budgets import sections_of
 from torpor.operations.difference import difference
 from torpor.operations.origins import Origins, origins
 from torpor.operations.prefix import PrefixSummary, RequestPrefix, prefixes, summary_of
@@ -99,7 +100,8 @@ def _named(turn: int, call: str, seq: int) -> str:
 def _origins_in_words(found: Origins) -> list[str]:
     request = found.request
     model = f", asked of {request.model} in place of the preamble's model" if request.model else ""
-    sections = ", ".join(f"{name} {tokens:,}" for name, tokens in request.sections.items())
+    told = sections_of(request) if request.budget_tokens else request.sections
+    sections = ", ".join(f"{name} {tokens:,}" for name, tokens in told.items() if tokens)
     return [f"{_named(request.turn, request.call, request.seq)}{model}", f"estimated tokens: {sections}"]
 
 

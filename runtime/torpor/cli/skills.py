@@ -39,7 +39,7 @@ def command() -> None:
     """Check, list and begin skills."""
 
 
-@command.command("check")
+@command.command("check", short_help="Hold skills to the specification.")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[PATH]...")
 @home_option
 @json_option
@@ -62,7 +62,7 @@ def check_skills(paths: tuple[Path, ...], *, home: Path, as_json: bool) -> int:
     return 1 if any(skill.errors for skill in found) else 0
 
 
-@command.command("list")
+@command.command("list", short_help="List the skills of a home.")
 @home_option
 @json_option
 def list_skills(home: Path, *, as_json: bool) -> None:
@@ -93,7 +93,7 @@ def list_skills(home: Path, *, as_json: bool) -> None:
     click.echo(not_asked(home / SKILLS_FOLDER, logs="skill.broken"), err=True)
 
 
-@command.command("new")
+@command.command("new", short_help="Begin a skill.")
 @click.argument("name")
 @click.option(
     "--description",

@@ -27,6 +27,8 @@ class SectionShare(msgspec.Struct, frozen=True, kw_only=True):
     """0 for ``headroom``, which is no part of it."""
     is_over: bool
     """Whether it draws on an allotment that is exceeded."""
+    allotment: str = ""
+    """The one that it draws on, with others; empty for ``correction``."""
 
 
 class RequestBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,16 +64,25 @@ def _bar(each: SectionShare) -> str:
     filled = min(max(round(each.share_of_request * BAR_CHARS), 1 if each.share_of_request > 0 else 0), BAR_CHARS)
     bar = " " * BAR_CHARS if each.section == HEADROOM else "#" * filled + "." * (BAR_CHARS - filled)
     share = "" if each.section == HEADROOM else f"{each.share_of_request:.1%}"
-    over = "  over its allotment" if each.is_over else ""
+    over = ""
+    if each.is_over:
+        over = "  less than its allotment" if each.section == HEADROOM else f"  {each.allotment} is over its allotment"
     return f"{each.section:<16} {bar} {each.tokens:>10,} {share:>8} {each.share:>7.1%}{over}"
+
+
+def sections_of(record: ModelRequested) -> dict[str, int]:
+    """Tokens of every section there is, with what makes them add up to the request, and what is left of its budget."""
+    told = {name: record.sections.get(name, 0) for sections in SECTIONS.values() for name in sections}
+    request_tokens = record.estimated_tokens or sum(told.values())
+    told[CORRECTION] = request_tokens - sum(told.values())
+    told[HEADROOM] = record.budget_tokens - request_tokens
+    return told
 
 
 def _budget(record: ModelRequested) -> RequestBudget:
     drawn = {section: allotment for allotment, sections in SECTIONS.items() for section in sections}
-    told = {name: record.sections.get(name, 0) for name in drawn}
-    request_tokens = record.estimated_tokens or sum(told.values())
-    told[CORRECTION] = request_tokens - sum(told.values())
-    told[HEADROOM] = record.budget_tokens - request_tokens
+    told = sections_of(record)
+    request_tokens = record.budget_tokens - told[HEADROOM]
     shares = tuple(
         SectionShare(
             section=name,
@@ -79,6 +90,7 @@ def _budget(record: ModelRequested) -> RequestBudget:
             share=tokens / record.budget_tokens,
             share_of_request=0.0 if name == HEADROOM else tokens / max(request_tokens, 1),
             is_over=tokens != 0 and drawn.get(name, name) in record.over,
+            allotment=drawn.get(name, HEADROOM if name == HEADROOM else ""),
         )
         for name, tokens in told.items()
     )

@@ -74,7 +74,7 @@ class PolicyBook:
         chosen: list[Excerpt] = []
         left_tokens = budget_tokens
         fitting = self.found(text, ids=ids)
-        score_min = fitting[0].score * self._options.score_share if fitting else 0.0
+        score_min = max(fitting[0].score * self._options.score_share if fitting else 0.0, self._options.score_min)
         for found in fitting:
             if found.score < score_min or len(chosen) == limit:
                 break

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from torpor.records.bounds import Count, Share
+from torpor.records.bounds import Count, Score, Share
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -12,6 +12,8 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Excerpts that one turn is given."""
     score_share: Share = 0.5
     """What scores less than this share of the best excerpt is not given."""
+    score_min: Score = 0.0
+    """What scores less is not given, however good the best one is; 0 for no such floor."""
     budget_tokens: Count = 2_500
     """What they may cost together, for agents whose profile grants policies no allotment."""
     query_words_max: Count = 24

@@ -16,6 +16,8 @@ Rate: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 """Things in a second."""
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A part of a whole."""
+Score: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+"""How well something fits."""
 LookBack: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=50)]
 """Exchanges that a message may have quoted beside it."""
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

@@ -4,6 +4,7 @@ Pure steps only add records; a step that acts hands over what was added first. R
 progress come through the same function, so there is no second way of doing anything.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
@@ -53,7 +54,6 @@ from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
     ContextReplaced,
-    JournalRecord,
     ModelRequested,
     StepKind,
     TurnCancelled,
@@ -307,7 +307,7 @@ class Interpreter:
             self._journal.add(self._with_pause(CompactionFailed(turn=step.turn, code="crashed", detail=detail)))
             return
         self._journal.add(AttemptStarted(turn=step.turn, step=StepKind.COMPACT, round=step.round, attempt=step.attempt))
-        record: JournalRecord | None = None
+        record: ContextReplaced | CompactionFailed | None = None
         spent = Spent()
         with anyio.CancelScope() as self._scope:
             await self._journal.flush()  # nobody waits for a summary to hear that a message was accepted
@@ -333,8 +333,14 @@ class Interpreter:
                 )
             self._cut(self._stopping, partial=())
             return
-        self._journal.add(self._with_pause(record) if isinstance(record, CompactionFailed) else record)
-        if isinstance(record, ContextReplaced) and terms.preamble.digest != self._journal.state.preamble.digest:
+        if isinstance(record, CompactionFailed):
+            self._journal.add(self._with_pause(record))
+            return
+        state = self._journal.state
+        grown_bytes = terms.preamble.size_bytes - state.preamble.size_bytes
+        grown_tokens = math.ceil(grown_bytes / self._folding(state).window.bytes_per_token)
+        self._journal.add(msgspec.structs.replace(record, after_tokens=record.after_tokens + grown_tokens))
+        if terms.preamble.digest != state.preamble.digest:
             # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
             self._journal.add(preamble_record(self._journal.state, terms.preamble))
 

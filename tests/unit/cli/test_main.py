@@ -143,3 +143,12 @@ def test_reader_who_has_gone_is_noticed_in_a_task_as_well() -> None:
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
 
     assert (run.returncode, run.stdout, run.stderr) == (1, b"", b"")
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if isinstance(command_of(verb), click.Group)])
+def test_what_a_command_does_is_not_cut_short_in_the_help_of_its_group(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([verb, "--help"])
+
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]

@@ -59,6 +59,17 @@ def test_rows_add_up_to_what_the_request_was_expected_to_be_counted_as() -> None
     assert round(sum(each.share_of_request for each in budget.sections), 9) == 1
 
 
+def test_bars_say_which_parts_are_over_an_allotment_together_and_that_headroom_is_short() -> None:
+    budget = budget_of([requested(1, over=("conversation", "headroom"), history=700, summary=200, headroom=100)])
+    assert budget is not None
+    told = {line.split()[0]: line.partition("%  ")[2].partition("%  ")[2] for line in bars(budget)[2:]}
+    assert {name: over for name, over in told.items() if over} == {
+        "history": "conversation is over its allotment",
+        "summary": "conversation is over its allotment",
+    }
+    assert bars(budget)[-1].endswith("%  less than its allotment")
+
+
 def test_bars_are_as_long_as_their_share_of_the_request_in_any_window() -> None:
     budget = budget_of([requested(1, over=("fixed",), budget_tokens=200_000, history=1, tools=500, envelope=499)])
     assert budget is not None
@@ -70,7 +81,7 @@ def test_bars_are_as_long_as_their_share_of_the_request_in_any_window() -> None:
     assert lines["history"].count("#") == 1
     assert lines["summary"].count("#") == 0
     assert lines["headroom"].split() == ["headroom", "199,000", "99.5%"]
-    assert lines["tools"].endswith("500    50.0%    0.2%  over its allotment")
+    assert lines["tools"].endswith("500    50.0%    0.2%  fixed is over its allotment")
 
 
 def test_a_request_of_nothing_has_empty_bars() -> None:

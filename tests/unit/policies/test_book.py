@@ -87,6 +87,14 @@ def test_what_fits_far_worse_than_the_best_is_left_out(home: Path) -> None:
     assert headings(book_of(home, options=PolicyOptions(score_share=0)), text)[:2] == ["Missed", "Copies"]
 
 
+def test_what_is_below_the_floor_is_left_out_also_where_it_is_the_best(home: Path) -> None:
+    text = "missed visits cost euros, a record too"
+    best = book_of(home).found(text)[0].score
+
+    assert headings(book_of(home, options=PolicyOptions(score_min=best)), text) == ["Missed"]
+    assert book_of(home, options=PolicyOptions(score_min=best + 0.1)).search(text, limit=4, budget_tokens=900) == ()
+
+
 def test_excerpts_that_do_not_fit_any_more_are_passed_over(tmp_path: Path) -> None:
     long = "late " * 20 + "and so on " * 40
     write(tmp_path, "p.md", f"---\nid: p\nversion: 1\n---\n# Late\nlate\n# Wordy\n{long}\n# End\nbe late\n# Other\nx\n")
