@@ -2,14 +2,14 @@
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
 from torpor import app
-from torpor.cli.costs import agent_cost, catalogue_of, skill_costs, tool_costs
+from torpor.cli.costs import agent_cost, catalogue_of, engine_tool_costs, skill_costs, tool_costs
 from torpor.cli.folders import home_option
 from torpor.cli.gates import flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
@@ -76,7 +76,7 @@ def check(home: Path, *, as_json: bool) -> int:
 def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Everything in ``home``, what is wrong in its place."""
     loaded = load_tools(home / "tools")
-    settings, costs = None, dict[str, int]()
+    settings, costs, idle = None, dict[str, int](), frozenset[str]()
     try:
         settings = read_settings(home, environ)
     except SettingsInvalid as exc:
@@ -92,16 +92,28 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
         costs = tool_costs({spec.name: spec for spec in parts.tools.toolbox().specs()})
+        idle = _idle(settings.agents, loaded)
         for key, detail in skill_costs(parts.catalogue):
             yield Finding(part="skill", name=key, ok=True, detail=detail)
         yield from map(_skill_problem, parts.catalogue.problems)
     for tool in loaded.tools:
         cost = f", about {costs[tool.name]:,} tokens" if tool.name in costs else ""
-        yield Finding(part="tool", name=tool.name, ok=True, detail=f"{tool.effect.value}{cost}")
+        doubt = "no agent may call it; " if tool.name in idle else ""
+        detail = f"{doubt}{tool.effect.value}{cost}"
+        yield Finding(part="tool", name=tool.name, ok=True, detail=detail, doubtful=bool(doubt))
+    for name, detail in engine_tool_costs(costs) if costs else ():
+        yield Finding(part="tool", name=name, ok=True, detail=detail)
     for trouble in loaded.problems:
         place = f"{trouble.file}:{trouble.line}" if trouble.line else trouble.file
         yield Finding(part="tool", name=place, ok=False, detail=trouble.message)
     yield from _gates(home, loaded, settings)
+
+
+def _idle(agents: Sequence[AgentDefinition], loaded: LoadedTools) -> frozenset[str]:
+    """Tools of the home that no agent's list has; none of them where an agent may call all, or there is no agent."""
+    if not agents or any(not agent.tools for agent in agents):
+        return frozenset()
+    return frozenset(tool.name for tool in loaded.tools) - {name for agent in agents for name in agent.tools}
 
 
 def _gates(home: Path, loaded: LoadedTools, settings: Settings | None) -> Iterator[Finding]:

@@ -1,7 +1,9 @@
 """What ``torpor config check`` finds in the flags and the policies of a home."""
 
+import difflib
 from collections.abc import Iterator, Set
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +12,9 @@ from torpor.flags.options import FlagOptions
 from torpor.flags.source import FLAGS_FILE, read_flags
 from torpor.policies.options import PolicyOptions
 from torpor.policies.source import POLICIES_FOLDER, read_policies
+
+NOT_ASKED: Final = frozenset({"memory", "subagent"})
+"""Before the dot of keys, or all of one, for what the engine does not have yet."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +44,8 @@ def flags_in(home: Path, *, tools: Set[str], agents: Set[str], options: FlagOpti
     for key, flag in flags.items():
         doubts = list(_doubts(key, flag, known=known, agents=agents, options=options))
         rules = f", {len(flag.rules)} rule{'s' if len(flag.rules) > 1 else ''}" if flag.rules else ""
-        detail = "; ".join(doubts) or f"{'on' if flag.default else 'off'} by default{rules}"
+        idle = ", nothing asks for it yet" if key.partition(".")[0] in NOT_ASKED else ""
+        detail = "; ".join(doubts) or f"{'on' if flag.default else 'off'} by default{rules}{idle}"
         yield Found(part="flag", name=key, detail=detail, is_doubtful=bool(doubts))
 
 
@@ -59,7 +65,9 @@ def _doubts(
 ) -> Iterator[str]:
     kind, _, name = key.partition(".")
     if kind in KINDS and name not in known[kind]:
-        yield f"gates nothing: there is no {kind} {name!r} in this home"
+        near = difflib.get_close_matches(name, known[kind], n=1)
+        perhaps = f", perhaps {near[0]!r}" if near else ""
+        yield f"gates nothing: there is no {kind} {name!r} in this home{perhaps}"
     if flag.rules and options.provider:
         yield f"has rules, which {options.provider} does not read"
     named = {agent for rule in flag.rules for agent in ([rule.agent] if isinstance(rule.agent, str) else rule.agent)}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from torpor.cli.costs import loaded_tokens
+from torpor.cli.costs import loaded_tokens, skill_tool_costs
 from torpor.cli.folders import home_option
 from torpor.cli.output import json_option, not_asked, print_json, print_table, program
 from torpor.cli.skills_template import skill_text
@@ -88,6 +88,10 @@ def list_skills(home: Path, *, as_json: bool) -> None:
         f"{_count(len(index.listed), 'skill')} in the index, {len(index.left_out):,} left to a search: "
         f"{index.tokens:,} of {options.index_budget_tokens:,} tokens"
     )
+    if index.listed or index.left_out:
+        loading_tokens, searching_tokens = skill_tool_costs(home)
+        search = f", and {searching_tokens:,} to search" if index.left_out else ""
+        click.echo(f"beside it the tools that load them and read their files: about {loading_tokens:,} tokens{search}")
     for problem in catalogue.problems:
         click.echo(f"{problem.diagnostic.severity}: {problem}")
     click.echo(not_asked(home / SKILLS_FOLDER, logs="skill.broken"), err=True)
@@ -176,7 +180,8 @@ def _print_checked(found: Sequence[Checked]) -> None:
         for diagnostic in skill.diagnostics:
             where = f"{skill.place}:{diagnostic.line}" if diagnostic.line else skill.place
             click.echo(f"{diagnostic.severity}: {where}: {diagnostic.message}")
-    click.echo(", ".join((_count(len(skills), "skill"), _count(errors, "error"), _count(warnings, "warning"))))
+    others = [f"{len(found) - len(skills):,} that cannot be loaded"] if len(found) > len(skills) else []
+    click.echo(", ".join((_count(len(skills), "skill"), *others, _count(errors, "error"), _count(warnings, "warning"))))
 
 
 def _count(number: int, noun: str) -> str:

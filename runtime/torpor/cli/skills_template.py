@@ -4,6 +4,8 @@ from typing import Final
 
 import msgspec
 
+from torpor.skillbook.parse import TEMPLATE_LINE
+
 _TEMPLATE: Final = """\
 ---
 name: {name}
@@ -12,7 +14,7 @@ description: {description}
 
 # {title}
 
-Say in one or two sentences what is reached with this skill, and for whom.
+{first}
 
 ## Before you begin
 
@@ -45,4 +47,4 @@ def skill_text(name: str, *, description: str) -> str:
     # JSON in quotes is YAML too, whatever the text.
     quoted = msgspec.json.encode(description).decode()
     title = name.replace("-", " ").capitalize()
-    return _TEMPLATE.format(name=name, description=quoted, title=title)
+    return _TEMPLATE.format(name=name, description=quoted, title=title, first=TEMPLATE_LINE)

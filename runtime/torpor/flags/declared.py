@@ -4,6 +4,7 @@ Above: the reader, the provider of the file, and whoever checks a home. A file w
 that is wrong in it is told with its line, and nothing of it counts.
 """
 
+import difflib
 import hashlib
 import itertools
 import re
@@ -142,7 +143,10 @@ def _is_among(name: str, names: Names) -> bool:
 def _flag(text: str, key: str, value: Any) -> Flag | FlagProblem:
     if not _KEY.fullmatch(key):
         quoted = f'; quote the key, as in [flags."{key}.name"]' if key in KINDS else ""
-        message = f"is unknown, expected {_EXPECTED_KEY}{quoted}"
+        kind, _, name = key.partition(".")
+        near = difflib.get_close_matches(kind, KINDS if name else WHOLES, n=1)
+        perhaps = f", perhaps {'.'.join((near[0], *([name] if name else [])))!r}" if near and not quoted else ""
+        message = f"is unknown{perhaps}, expected {_EXPECTED_KEY}{quoted}"
         return FlagProblem(line=_line_of(text, key), key=f'flags."{key}"', message=message)
     try:
         return msgspec.convert(value, Flag)

@@ -65,10 +65,11 @@ CODES: Final[dict[str, Code]] = {
     "unknown_key": Code("warning", "warning", "a key that the specification does not have, kept"),
     "invisible_characters": Code("warning", "warning", "invisible characters in name or description, left out"),
     "body_long": Code("warning", "warning", "the text has more than 500 lines or 5,000 tokens"),
+    "template_text": Code("warning", "warning", "the text still says what `torpor skills new` wrote into it"),
     "collision": Code("warning", "warning", "two skills answer to one name"),
     "byte_order_mark": Code("warning", "warning", "the file begins with a byte-order mark, ignored"),
 }
 """By code, gravest first."""
 
-QUIET_AT_LOADING: Final = frozenset({"byte_order_mark", "unknown_key", "body_long"})
+QUIET_AT_LOADING: Final = frozenset({"byte_order_mark", "unknown_key", "body_long", "template_text"})
 """Of interest to an author only."""

@@ -32,6 +32,8 @@ DISPLAY_CHARS_MAX: Final = 128
 
 PLACEHOLDER: Final = "Say what this does and when to use it, with the words that people will use when they need it."
 """The description of a skill that was begun and not written yet."""
+TEMPLATE_LINE: Final = "Say in one or two sentences what is reached with this skill, and for whom."
+"""What the text of such a skill begins with."""
 SPEC_KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 FLAG_KEYS: Final = ("disable-model-invocation", "user-invocable")
 """Not in the specification, widely used, and honoured."""
@@ -134,6 +136,8 @@ def _read(data: bytes, *, directory_name: str, scope: str, file_cap_bytes: int) 
     if skill is not None:
         skill = msgspec.structs.replace(skill, scope=scope, digest=hashlib.sha256(data).hexdigest())
     _judge_body(front.body, fields)
+    if TEMPLATE_LINE in front.body.splitlines():
+        fields.find("template_text", "has text of a template, expected what the agent has to do")
     findings = sorted(fields.findings, key=lambda finding: finding.line)
     return _Reading(skill=skill, body=front.body, findings=tuple(findings))
 

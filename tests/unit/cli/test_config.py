@@ -16,6 +16,13 @@ tools = {tools}
 kind = "scripted"
 rehearsal = "clerk"
 """
+ENGINE_TOOLS = [
+    ("read_result", 138, "in every request"),
+    ("read_earlier", 175, "from the first fold on"),
+    ("load_skill", 69, "where the agent has skills"),
+    ("read_skill_file", 95, "where the agent has skills"),
+    ("search_skills", 99, "where the index leaves some of them out"),
+]
 REHEARSAL = """
 [[rule]]
 [[rule.step]]
@@ -52,7 +59,10 @@ def wrong(home: Path) -> list[tuple[str, str, str]]:
 
 
 SKILL = "---\nname: greeting\ndescription: How to greet people. Use at the beginning.\n---\nSay hello.\n"
-COST = "scripted model, 1 of 1 tools, about 180 fixed tokens (instructions 9, tools 171)"
+COST = (
+    "scripted model, 1 of 1 tools, about 180 fixed tokens (instructions 9, tools 171), 355 from the first fold on, by "
+    "which caps are judged"
+)
 
 
 def test_skills_are_told_with_their_cost_and_those_that_cannot_be_loaded_are_wrong(home: Path) -> None:
@@ -109,7 +119,28 @@ def test_flawless_home_is_told_part_by_part(home: Path) -> None:
         Finding(part="agent", name="config/agents/clerk.toml", ok=True, detail=COST),
         Finding(part="rehearsal", name="config/rehearsals/clerk.toml", ok=True, detail="calls look"),
         Finding(part="tool", name="look", ok=True, detail="read, about 33 tokens"),
+        *(
+            Finding(part="tool", name=name, ok=True, detail=f"the engine's, about {tokens} tokens {when}")
+            for name, tokens, when in ENGINE_TOOLS
+        ),
     ]
+
+
+def test_a_tool_that_no_agent_may_call_is_doubtful(home: Path) -> None:
+    (home / "tools" / "hearing.py").write_text(TOOL.replace("look", "listen"))
+
+    assert told(home, "tool")[:2] == [
+        ("listen", "doubtful", "no agent may call it; read, about 33 tokens"),
+        ("look", "ok", "read, about 33 tokens"),
+    ]
+
+
+def test_an_agent_without_a_list_of_tools_may_call_all_of_them(home: Path) -> None:
+    (home / "tools" / "hearing.py").write_text(TOOL.replace("look", "listen"))
+    agent = home / "config" / "agents" / "clerk.toml"
+    agent.write_text(AGENT.replace("{tools}", "[]"))
+
+    assert {state for _, state, _ in told(home, "tool")} == {"ok"}
 
 
 def test_faults_of_settings_and_agents_are_told_beside_the_tools(home: Path) -> None:
@@ -225,7 +256,7 @@ def test_flags_are_told_with_their_defaults(home: Path) -> None:
     )
 
     assert told(home, "flag") == [
-        ("memory", "ok", "on by default"),
+        ("memory", "ok", "on by default, nothing asks for it yet"),
         ("tool.look", "ok", "on by default, 1 rule"),
         ("tool.read_result", "ok", "off by default"),
     ]
@@ -244,7 +275,7 @@ def test_flag_that_gates_nothing_known_is_doubtful(home: Path) -> None:
     assert told(home, "flag") == [
         ("skill.greeting", "doubtful", "has a rule for smith, which is no agent of this home"),
         ("subagent.plan", "doubtful", "gates nothing: there is no subagent 'plan' in this home"),
-        ("tool.lok", "doubtful", "gates nothing: there is no tool 'lok' in this home"),
+        ("tool.lok", "doubtful", "gates nothing: there is no tool 'lok' in this home, perhaps 'look'"),
     ]
     assert wrong(home) == []
 

@@ -46,7 +46,7 @@ def test_broken_rule_is_told_with_its_place_and_fails(home: Path, capsys: pytest
     assert "error: skills/a/SKILL.md:2: has the name 'B', expected a-z" in out
     assert "warning: skills/a/SKILL.md:4: has the key `version`" in out
     assert "error: skills/c/SKILL.md: has no `description`" in out
-    assert out.endswith("1 skill, 3 errors, 1 warning\n")
+    assert out.endswith("1 skill, 1 that cannot be loaded, 3 errors, 1 warning\n")
 
 
 def test_misspelt_restriction_fails_with_the_key_that_is_meant(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +140,7 @@ def test_list_tells_what_a_start_would_load(home: Path, capsys: pytest.CaptureFi
         "deja-vu  home   11     2       ok",
         "home:b   home   0      2       another has 'deja-vu'",
         "1 skill in the index, 0 left to a search: 21 of 2,000 tokens",
+        "beside it the tools that load them and read their files: about 164 tokens",
         "warning: skills/a/SKILL.md:2: has the name 'Deja Vu', expected a-z, 0-9 and single - inside; "
         "a model reads 'deja-vu'",
         "warning: skills/a/SKILL.md:2: has the name 'Deja Vu' in a folder 'a', expected them to be equal",
@@ -164,7 +165,9 @@ def test_bounds_of_the_home_are_those_of_its_settings(home: Path, capsys: pytest
     for number in range(30):
         put(home / "skills", f"skill-{number}")
     assert main(["skills", "list"]) == 0
-    assert "left to a search: 9" in capsys.readouterr().out.splitlines()[-1]
+    *_, index, tools = capsys.readouterr().out.splitlines()
+    assert "left to a search: 9" in index
+    assert tools.endswith("about 164 tokens, and 99 to search")
 
 
 def test_new_skill_passes_its_check(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +175,9 @@ def test_new_skill_passes_its_check(home: Path, capsys: pytest.CaptureFixture[st
     assert (home / "skills" / "taking-payments" / "SKILL.md").is_file()
     assert "fill it in, then: " in capsys.readouterr().out
     assert main(["skills", "check"]) == 0
-    assert "1 skill, 0 errors, 0 warnings" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "1 skill, 0 errors, 1 warning" in told
+    assert "warning: skills/taking-payments/SKILL.md: has text of a template" in told
     assert main(["skills", "new", "other", "--home", "elsewhere", "--json"]) == 0
     assert facts(capsys) == [{"file": "elsewhere/skills/other/SKILL.md"}]
 
