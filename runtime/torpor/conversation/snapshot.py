@@ -122,7 +122,7 @@ def decode_snapshot(data: bytes) -> ConversationState:
     end = data.find(b"\n")
     try:
         layout = _DECODER.decode(memoryview(data)[_CRC_BYTES : max(end, _CRC_BYTES)])
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise BadSnapshot(f"facts of the snapshot cannot be read: {exc}") from exc
     preambles, body_end = list[Preamble](), end + 1
     for mark in (*layout.preambles, layout.preamble):

@@ -20,6 +20,7 @@ from torpor.records.commands import Receipt
 from torpor.records.frames import Cursor
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, MessageReceived
+from torpor.records.nesting import is_deep_json
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Blobs, Head
 from torpor.store.sqlite.auditing import StoredConversation
@@ -118,7 +119,7 @@ async def exported(stored: Stored, blobs: Blobs, *, write: Callable[[bytes], obj
 def read_header(line: bytes) -> ExportHeader:
     """Raises: BadExport: the line is no header, or one of another version."""
     try:
-        header = _HEADER.decode(line)
+        header = _HEADER.decode(b"" if is_deep_json(line) else line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         header = ExportHeader()
     if header.format != FORMAT:
@@ -209,7 +210,7 @@ class Importing:
         if self._handles is None:
             self._handles = self._records_ended()
         try:
-            blob = _BLOB.decode(written)
+            blob = _BLOB.decode(b"" if is_deep_json(written) else written)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise BadExport(f"a blob cannot be read: {exc}") from exc
         if blob.blob not in self._handles:

@@ -17,6 +17,7 @@ from torpor.conversation.snapshot import SNAPSHOT_VERSION, BadSnapshot, decode_s
 from torpor.conversation.state import ConversationState
 from torpor.conversation.view import Preamble, request_fields
 from torpor.operations.requests import TURN, RebuiltRequest
+from torpor.operations.soundness import flaw_of, too_deep
 from torpor.records.blocks import canonical
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey
@@ -30,6 +31,7 @@ from torpor.records.journal import (
     ToolFinished,
     TurnRefused,
 )
+from torpor.records.nesting import RECORD_DEPTH_MAX, is_deep_json
 from torpor.store.codec import StoredBatch
 from torpor.store.contract import Blobs, Head, Snapshot
 
@@ -83,6 +85,8 @@ class Verification:
         first = self.state.seq + 1
         if batch.first_seq != first:
             raise Differs(first, f"the row that follows begins with record {batch.first_seq}")
+        if is_deep_json(batch.records):  # before it is read, which would fail or not as the stack is deep
+            raise Differs(first, f"its row cannot be read: {too_deep(RECORD_DEPTH_MAX)}")
         try:
             written = _ROW.decode(batch.records)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
@@ -100,6 +104,8 @@ class Verification:
     def record(self, written: bytes) -> JournalRecord:
         """Take the next record as it is written."""
         seq = self.state.seq + 1
+        if is_deep_json(written):
+            raise Differs(seq, f"it cannot be read: {too_deep(RECORD_DEPTH_MAX)}")
         try:
             record = _RECORD.decode(written)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
@@ -108,6 +114,8 @@ class Verification:
             raise Differs(seq, "it is not written as this engine writes it, or holds more than this engine knows")
         for block in _blocks_of(record):
             _check_canonical(seq, block)
+        if flaw := flaw_of(record):
+            raise Differs(seq, flaw)
         self._fold(seq, record)
         self._check(record)
         if self._snapshot is not None and self._snapshot.seq == seq:
@@ -139,7 +147,7 @@ class Verification:
         missing, ahead = dict(self._messages), list[Receipt]()
         for message_id, stored in receipts:
             try:
-                receipt = _RECEIPT.decode(stored)
+                receipt = _RECEIPT.decode(b"" if is_deep_json(stored) else stored)
             except (msgspec.DecodeError, UnicodeDecodeError) as exc:
                 raise Differs(0, f"the receipt of message {message_id!r} cannot be read: {exc}") from exc
             message = missing.pop(message_id, None)
@@ -183,8 +191,6 @@ class Verification:
                     raise Differs(record.seq, f"message {record.message_id!r} was received before")
                 self._messages[record.message_id] = msgspec.structs.replace(record, blocks=())
             case ToolFinished():
-                if (named := _Result.of(record)) != record.call_id:
-                    raise Differs(record.seq, f"the result of call {record.call_id!r} names call {named!r}")
                 if record.handle:
                     self.handles.append(Handle(record.seq, record.handle))
             case _:
@@ -210,7 +216,8 @@ class Verification:
             for block in message.content:
                 link = hashlib.sha256(link + bytes(canonical([message.role, block]))).digest()
         if link.hex() != request.record.link:
-            raise Differs(request.seq, f"it names link {request.record.link}, its messages have {link.hex()}")
+            what = f"it names link {request.record.link}, its messages have {link.hex()}"
+            raise Differs(request.seq, f"{what}: something before it is not what was sent")
 
 
 async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Handle]) -> tuple[str, ...]:
@@ -238,14 +245,6 @@ class _Message(msgspec.Struct):
 
 class _Body(msgspec.Struct):
     messages: list[_Message]
-
-
-class _Result(msgspec.Struct):
-    tool_use_id: str = ""
-
-    @classmethod
-    def of(cls, record: ToolFinished) -> str:
-        return msgspec.json.decode(record.block, type=cls).tool_use_id
 
 
 def _ends_view(record: JournalRecord) -> bool:

@@ -33,6 +33,8 @@ MAX_BATCH_RECORDS: Final = 256
 _ENCODER: Final = msgspec.json.Encoder()
 _RECORDS: Final = msgspec.json.Decoder(tuple[JournalRecord, ...])
 _RECEIPT: Final = msgspec.json.Decoder(Receipt)
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What is not JSON, not ours, not text, or nested deeper than a reader can go; an engine writes none of it."""
 
 
 class StoredBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -125,7 +127,7 @@ def decode_receipt(key: ConversationKey, data: bytes) -> Receipt:
     """Raises: JournalCorrupt: the bytes are no receipt."""
     try:
         return _RECEIPT.decode(data)
-    except msgspec.DecodeError as exc:
+    except _UNREADABLE as exc:
         raise JournalCorrupt(key.path, reason=f"a receipt cannot be decoded: {exc}") from exc
 
 
@@ -249,12 +251,12 @@ def _decode(key: ConversationKey, batches: Sequence[StoredBatch]) -> tuple[Journ
     """All records in one pass over one array; only when that fails, batch by batch, to find the one to blame."""
     try:
         return _RECORDS.decode(b"[%b]" % b",".join([batch.records[1:-1] for batch in batches]))
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return tuple(record for batch in batches for record in _decode_one(key, batch))
 
 
 def _decode_one(key: ConversationKey, batch: StoredBatch) -> tuple[JournalRecord, ...]:
     try:
         return _RECORDS.decode(batch.records)
-    except msgspec.DecodeError as exc:
+    except _UNREADABLE as exc:
         raise JournalCorrupt(key.path, reason=f"batch {batch.first_seq} cannot be decoded: {exc}") from exc

@@ -27,6 +27,7 @@ from torpor.records.journal import (
     ToolFinished,
     TurnPrepared,
 )
+from torpor.records.nesting import RECORD_DEPTH_MAX
 from torpor.store.blobs import MemoryBlobs
 from torpor.store.codec import StoredBatch, encode_records
 from torpor.store.contract import Head, Snapshot
@@ -353,3 +354,28 @@ def test_a_preamble_that_is_no_object_is_told() -> None:
 
     with pytest.raises(Differs, match="its body is no preamble"):
         Verification().record(msgspec.json.encode(record))
+
+
+@pytest.mark.parametrize("depth", [RECORD_DEPTH_MAX, 500, 50_000])
+def test_what_is_nested_too_deeply_differs_however_deep_the_stack_is(teller: Teller, depth: int) -> None:
+    written = msgspec.json.encode(teller.journal[0]).replace(b"{", b'{"a":' + b"[" * depth + b"]" * depth + b",", 1)
+    verification = Verification()
+
+    with pytest.raises(Differs, match="it cannot be read: it is nested deeper than"):
+        verification.record(written)
+    with pytest.raises(Differs, match="its row cannot be read: it is nested deeper than"):
+        verification.row(StoredBatch(1, 1, 0, b"[%b]" % written))
+    whole = verified(teller.journal)
+    with pytest.raises(Differs, match="the receipt of message 'm' cannot be read"):
+        whole.check_receipts([("m", written)], event_now=lambda: 0)
+
+
+def test_what_no_engine_writes_differs_before_it_is_folded(teller: Teller) -> None:
+    place = first(teller, MessageReceived)
+    journal = [*teller.journal]
+    journal[place] = msgspec.structs.replace(journal[place], blocks=(msgspec.Raw(b"5"),))
+
+    with pytest.raises(Differs, match="expected an object") as caught:
+        verified(journal)
+
+    assert caught.value.seq == journal[place].seq

@@ -154,3 +154,18 @@ class TestCorrupt:
     def test_a_receipt_that_cannot_be_decoded_is_corrupt(self) -> None:
         with pytest.raises(JournalCorrupt, match="receipt cannot be decoded"):
             decode_receipt(KEY, b"{")
+
+
+NESTED = b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+"""What no reader goes to the end of."""
+
+
+def test_what_is_nested_too_deeply_or_is_no_text_is_a_corrupt_journal() -> None:
+    for records in (b"[%b]" % NESTED, b'[{"kind":"\xff"}]'):
+        damaged = replaced(1, records=records)
+        with pytest.raises(JournalCorrupt, match="batch 3 cannot be decoded"):
+            records_after(KEY, damaged, seq=0, head=HEAD)
+        with pytest.raises(JournalCorrupt, match="batch 3 cannot be decoded"):
+            events_after(KEY, damaged, event=0, head=HEAD, limit=9)
+    with pytest.raises(JournalCorrupt, match="a receipt cannot be decoded"):
+        decode_receipt(KEY, NESTED)
