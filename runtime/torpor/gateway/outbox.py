@@ -20,6 +20,7 @@ from math import inf
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from torpor.gateway.close_reasons import CloseReason
@@ -131,6 +132,7 @@ class Outbox:
         while self._closing is None and not self._has_room(len(data), share=2):
             self._fall_behind()
             await self._wait()
+            await anyio.lowlevel.checkpoint_if_cancelled()  # cancelled when there was room already
         self._append(_Waiting(data))
         self._seal(conversation)
 

@@ -17,6 +17,7 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import structlog
 
@@ -206,6 +207,7 @@ class Subscription:
             events = await self._latest(head)
             answer = Reload(conversation=self.name, epoch=self._epoch, head=head, status=status, events=events)
             self._sent = head
+        await anyio.lowlevel.checkpoint_if_cancelled()
         await self._outbox.send(answer, conversation=self.name)
         self._is_joined = True
         await self._tell_standing()
@@ -286,6 +288,7 @@ class Subscription:
             # One record that was sent already is read again: its kind tells whether a reply can be running.
             before, heard = self._sent, self._heard
             records = await self._ports.journals.events_after(self.key, event=max(before - 1, 0), limit=limit)
+            await anyio.lowlevel.checkpoint_if_cancelled()  # who leaves when a read is over has come too late to cut it
             for record in records:
                 if record.event > self._sent:
                     await self._replay(record)
@@ -293,6 +296,7 @@ class Subscription:
             if len(records) == limit:
                 continue
             await self._outbox.room()
+            await anyio.lowlevel.checkpoint_if_cancelled()
             if self._sent >= self._heard:
                 self._go_live()
                 return

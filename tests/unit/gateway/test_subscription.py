@@ -480,6 +480,30 @@ async def test_after_unsubscribing_in_the_middle_of_a_read_nothing_follows(world
         assert (await line.hear_a(Done)).ref == "r2"
 
 
+@pytest.mark.parametrize("reads_before", range(5))
+async def test_after_unsubscribing_just_as_a_read_is_over_nothing_follows(
+    reads_before: int, world: World, opened: Opened
+) -> None:
+    world.converse(KEY, turns=2)
+    reads = 0
+
+    async def leave() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == reads_before + 1:  # nothing is awaited between this and what the read is for
+            line.say(Unsubscribe(conversation="c1", ref="r1"))
+
+    world.after_read = leave
+    async with opened(replay_page=4) as line:
+        line.say(watch(1))
+        await line.hear_until(lambda frame: isinstance(frame, Done))
+        await anyio.wait_all_tasks_blocked()
+        line.say(Unsubscribe(conversation="c1", ref="r2"))
+
+        assert (await line.hear_a(Done)).ref == "r2"
+    assert reads == reads_before + 1, "it went on reading"
+
+
 async def test_a_session_that_ends_watches_nothing(world: World, opened: Opened) -> None:
     async with opened() as line:
         line.say(watch())
