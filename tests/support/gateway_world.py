@@ -29,7 +29,7 @@ from torpor.records.journal import (
 )
 from torpor.store.contract import DirectoryRow, Head
 from torpor.store.job_contract import JobCounts, JobState, StoredJob
-from torpor.supervisor.contract import Answer, Draining, Listing, LiveStatus, RunningTurn
+from torpor.supervisor.contract import Answer, Draining, Forgotten, Listing, LiveStatus, RunningTurn
 from torpor.supervisor.forking import Fork
 
 
@@ -257,6 +257,20 @@ class World:
 
     def live_status(self, key: ConversationKey) -> LiveStatus | None:
         return self.live.get(key)
+    async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
+        mine = [key for key in sorted(self.journals) if (key.tenant, key.owner) == (tenant, owner)]
+        records = sum(len(self.journals[key]) for key in mine[:limit])
+        for key in mine[:limit]:
+            await self.delete(key, principal=principal)
+        taken = len(mine[:limit])
+        return Forgotten(conversations=taken, records=records, blobs=0, left=len(mine) - taken, lingers=False)
+
+    async def survey(self, *, tenant: str, owner: str) -> Forgotten:
+        await _at_once()
+        mine = [key for key in self.journals if (key.tenant, key.owner) == (tenant, owner)]
+        records = sum(len(self.journals[key]) for key in mine)
+        return Forgotten(conversations=len(mine), records=records, blobs=0, left=len(mine), lingers=False)
+
 
     async def list_conversations(
         self,
