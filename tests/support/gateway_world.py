@@ -27,7 +27,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
-from torpor.store.contract import DirectoryRow, Head
+from torpor.store.contract import DirectoryRow, Head, QuarantineKind
 from torpor.store.job_contract import JobCounts, JobState, StoredJob
 from torpor.supervisor.contract import Answer, Draining, Forgotten, Listing, LiveStatus, RunningTurn
 from torpor.supervisor.forking import Fork
@@ -229,7 +229,9 @@ class World:
     async def deliver(self, key: ConversationKey, command: Command) -> Answer:
         return await self.post(key, command).wait()
 
-    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+    async def quarantine(
+        self, key: ConversationKey, *, reason: str, kind: QuarantineKind = QuarantineKind.OPERATOR
+    ) -> None:
         await _at_once()
         self.live.pop(key, None)
         self.quarantined[key] = reason
@@ -255,8 +257,6 @@ class World:
         self.next_epoch += 1
         self.bus.publish_gone(key)
 
-    def live_status(self, key: ConversationKey) -> LiveStatus | None:
-        return self.live.get(key)
     async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
         mine = [key for key in sorted(self.journals) if (key.tenant, key.owner) == (tenant, owner)]
         records = sum(len(self.journals[key]) for key in mine[:limit])
@@ -271,6 +271,8 @@ class World:
         records = sum(len(self.journals[key]) for key in mine)
         return Forgotten(conversations=len(mine), records=records, blobs=0, left=len(mine), lingers=False)
 
+    def live_status(self, key: ConversationKey) -> LiveStatus | None:
+        return self.live.get(key)
 
     async def list_conversations(
         self,

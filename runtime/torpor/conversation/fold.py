@@ -30,7 +30,7 @@ from torpor.conversation.state import (
 )
 from torpor.conversation.view import Preamble, View
 from torpor.errors import ContextTooLong
-from torpor.records.blocks import Block, head_of
+from torpor.records.blocks import UNREADABLE, Block, head_of
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
@@ -82,10 +82,13 @@ class BadHistory(ValueError):
 def fold(state: ConversationState, records: Iterable[JournalRecord]) -> ConversationState:
     """The state after ``records``.
 
-    Raises: BadHistory: a record's number, turn or content contradicts the state before it.
+    Raises: BadHistory: a record's number, turn or content contradicts the state before it, or cannot be read.
     """
     for record in records:
-        state = _advanced(_FOLDS[type(record)](state, record), record)
+        try:
+            state = _advanced(_FOLDS[type(record)](state, record), record)
+        except UNREADABLE as exc:
+            raise BadHistory(f"record {record.seq} cannot be read: {exc}") from exc
     return state
 
 

@@ -14,6 +14,7 @@ number missing on the bus, or an event for which the outbox has no room, sends i
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -29,11 +30,13 @@ from torpor.errors import (
     JournalCorrupt,
     Quarantined,
     StoreUnavailable,
+    TorporError,
 )
 from torpor.gateway.event_text import EncodedEvent, EventTexts, public
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.status import Jobs, Journals, Operated, run_status
+from torpor.records.blocks import UNREADABLE
 from torpor.records.events import AnyEvent, Delta, Progress
 from torpor.records.frames import (
     Cursor,
@@ -48,6 +51,7 @@ from torpor.records.frames import (
 )
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished
+from torpor.store.contract import QuarantineKind
 from torpor.supervisor.contract import Conversations, Directory, Forks
 
 _ENDS_REPLY: Final = (ModelReplied, TurnCancelled, TurnFailed, TurnFinished)
@@ -102,6 +106,18 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Jobs
     server: Operated
     events: EventTexts = msgspec.field(default_factory=EventTexts)
+
+
+async def set_aside(key: ConversationKey, exc: JournalCorrupt, *, ports: Ports) -> None:
+    """Have a conversation quarantined whose journal cannot be read or shown, and all who watch it told; nothing when
+    it is. Where that cannot be done now, whoever reads it next finds out again."""
+    _log.error("gateway.journal_unreadable", conversation=key.path, why=exc.reason)
+    try:
+        row = await ports.journals.describe(key)
+        if row is not None and not row.quarantine:
+            await ports.conversations.quarantine(key, reason=exc.reason, kind=QuarantineKind.JOURNAL)
+    except TorporError as failure:
+        _log.warning("gateway.not_set_aside", conversation=key.path, why=str(failure))
 
 
 class Subscription:
@@ -192,11 +208,11 @@ class Subscription:
         try:
             with self._reading:
                 await work()
-        except JournalCorrupt:
-            _log.exception("gateway.journal_unreadable", conversation=self.key.path)
+        except JournalCorrupt as exc:
             self.end()
             error = Quarantined(self.name, reason="its journal cannot be read")
             self._outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=self.name))
+            await set_aside(self.key, exc, ports=self._ports)
 
     async def _join(self, cursor: Cursor | None) -> None:
         head, status = await self._look(begins=True)
@@ -260,12 +276,14 @@ class Subscription:
             return ()
         try:
             records = await self._ports.journals.events_after(self.key, event=head - limit, limit=limit)
-        except JournalCorrupt:
-            return ()  # the state still says what is known; the next read reports the journal
+            shown = [self._public(record) for record in records]
+        except JournalCorrupt as exc:
+            # The state still says what is known; that it is set aside follows the answer.
+            self._spawn(partial(set_aside, self.key, exc, ports=self._ports), name=f"set_aside:{self.key.path}")
+            return ()
         events: list[AnyEvent] = []
         size_bytes = 0
-        for record in reversed(records):
-            event = public(record)
+        for event in reversed(shown):
             size_bytes += len(msgspec.json.encode(event))
             if size_bytes > self._options.reload_bytes_max:
                 break
@@ -306,9 +324,16 @@ class Subscription:
     async def _replay(self, record: JournalRecord) -> None:
         if record.event != self._sent + 1:
             raise JournalCorrupt(self.key.path, reason=f"event {self._sent + 1} is missing before {record.event}")
-        frame = EventFrame(conversation=self.name, epoch=self._epoch, event=public(record))
+        frame = EventFrame(conversation=self.name, epoch=self._epoch, event=self._public(record))
         await self._outbox.send(frame, conversation=self.name)
         self._sent = record.event
+
+    def _public(self, record: JournalRecord) -> AnyEvent:
+        """Raises: JournalCorrupt: what it holds cannot be shown."""
+        try:
+            return public(record)
+        except UNREADABLE as exc:
+            raise JournalCorrupt(self.key.path, reason=f"record {record.seq} cannot be shown: {exc}") from exc
 
     def _go_live(self) -> None:
         self._state = next_state(self._state, Signal.CAUGHT_UP)
@@ -320,7 +345,11 @@ class Subscription:
     def _offer(self, record: JournalRecord) -> bool:
         if record.event != self._sent + 1 or not self._is_begun:
             return False
-        frame = EncodedEvent(conversation=self.name, epoch=self._epoch, event=self._ports.events.of(record))
+        try:
+            event = self._ports.events.of(record)
+        except UNREADABLE:
+            return False  # the journal has it too, and its reader reports it
+        frame = EncodedEvent(conversation=self.name, epoch=self._epoch, event=event)
         if not self._outbox.offer(frame, conversation=self.name):
             return False
         self._sent = record.event

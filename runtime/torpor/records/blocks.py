@@ -14,6 +14,10 @@ Block = msgspec.Raw
 _CANONICAL: Final = msgspec.json.Encoder(order="sorted")
 
 
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, TypeError, RecursionError)
+"""Raised by whatever looks into a block that is none."""
+
+
 class BlockHead(msgspec.Struct, frozen=True):
     """What the engine reads of a block; every other field passes through untouched."""
 

@@ -7,7 +7,7 @@ import msgspec
 
 from torpor.records.commands import Command, Receipt, Refreshed
 from torpor.records.ids import ConversationKey
-from torpor.store.contract import DirectoryRow
+from torpor.store.contract import DirectoryRow, QuarantineKind
 from torpor.supervisor.forking import Fork
 
 Answer = Receipt | Refreshed | int | bool
@@ -135,7 +135,9 @@ class Conversations(Protocol):
         """
         ...
 
-    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+    async def quarantine(
+        self, key: ConversationKey, *, reason: str, kind: QuarantineKind = QuarantineKind.OPERATOR
+    ) -> None:
         """Cut off its actor, a running turn with it, and let none start until it is released. Its journal stays as it
         is; who watches it is told.
 

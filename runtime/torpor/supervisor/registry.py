@@ -173,10 +173,12 @@ class Supervisor:
         )
         return tuple(Listing(row=row, live=self.live_status(row.key)) for row in rows)
 
-    async def quarantine(self, key: ConversationKey, *, reason: str) -> None:
+    async def quarantine(
+        self, key: ConversationKey, *, reason: str, kind: QuarantineKind = QuarantineKind.OPERATOR
+    ) -> None:
         """See the contract. Of several that ask at once, each is answered."""
         async with self.set_aside(key, verdict=Quarantined(key.conversation, reason=reason)):
-            await mark(key, self._parts, kind=QuarantineKind.OPERATOR, reason=reason)
+            await mark(key, self._parts, kind=kind, reason=reason)
             self._counts.quarantines += 1
 
     @asynccontextmanager

@@ -25,12 +25,13 @@ from torpor.records.frames import (
     ProgressFrame,
     Reload,
     Resumed,
+    StatusFrame,
     Subscribe,
     Subscription,
     Unsubscribe,
 )
-from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import TurnCancelled, TurnFailed, TurnFinished, TurnPrepared
+from torpor.records.ids import CallId, ConversationKey, MessageId
+from torpor.records.journal import MessageReceived, TurnCancelled, TurnFailed, TurnFinished, TurnPrepared
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
@@ -538,6 +539,55 @@ async def test_a_journal_that_cannot_be_read_ends_its_subscription_and_no_other(
     assert (error.code, error.conversation) == ("quarantined", "c1")
     assert "torn" not in error.message
     assert len(again.events) == 4
+
+
+BAD = MessageReceived(message_id=MessageId("bad"), principal="alice", blocks=(msgspec.Raw(b"5"),))
+"""Decodes, and cannot be shown."""
+
+
+@pytest.mark.parametrize("cursor", [None, 4])
+async def test_a_record_that_cannot_be_shown_sets_its_conversation_aside_and_no_other(
+    world: World, opened: Opened, cursor: int | None
+) -> None:
+    other = ConversationKey("default", "alice", "c2")
+    world.converse(KEY, turns=1)
+    world.commit(KEY, BAD)
+    async with opened() as line, opened() as neighbour:
+        neighbour.say(watch(5))
+        await neighbour.hear_a(Resumed)
+        line.say(Subscribe(subscription=Subscription(conversation="c2")))
+        await line.hear_a(Reload)
+        line.say(watch(cursor))
+        joined = await line.hear()
+        told = await line.hear()
+        await neighbour.hear_until(lambda frame: isinstance(frame, StatusFrame))
+        await anyio.wait_all_tasks_blocked()
+        world.converse(other, turns=1)
+        await line.hear_until(is_event(4))
+
+    assert isinstance(joined, Reload if cursor is None else Resumed)
+    if cursor is None:
+        assert isinstance(told, StatusFrame)
+        assert told.status.state == "quarantined"
+    else:
+        assert isinstance(told, ErrorFrame)
+        assert (told.code, told.conversation) == ("quarantined", "c1")
+    assert world.quarantined[KEY].startswith("record 5 cannot be shown")
+
+
+async def test_a_record_that_cannot_be_shown_when_it_is_published_harms_nobody(world: World, opened: Opened) -> None:
+    async with opened() as line:
+        line.say(watch())
+        await line.hear_a(Reload)
+        await anyio.wait_all_tasks_blocked()
+        world.converse(KEY, turns=1)
+        world.commit(KEY, BAD)
+        frames = await line.hear_until(lambda frame: isinstance(frame, ErrorFrame))
+        await anyio.wait_all_tasks_blocked()
+
+    assert numbers(frames) == [1, 2, 3, 4]
+    assert frames[-1].code == "quarantined"
+    assert world.quarantined[KEY].startswith("record 5 cannot be shown")
 
 
 async def test_a_gap_in_the_journal_is_a_corrupt_journal(world: World, opened: Opened) -> None:
