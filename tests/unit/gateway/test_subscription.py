@@ -159,41 +159,6 @@ async def test_a_cursor_ahead_of_the_journal_or_of_another_epoch_is_reloaded(
     assert reload.head == 4
 
 
-@pytest.mark.parametrize(("behind", "is_replayed"), [(8, True), (9, False)])
-async def test_a_cursor_that_is_too_far_behind_is_reloaded(
-    behind: int, is_replayed: bool, world: World, opened: Opened
-) -> None:
-    world.converse(KEY, turns=5)
-    async with opened(replay_events_max=8, reload_events_max=2) as line:
-        line.say(watch(20 - behind))
-        answer = await line.hear()
-        if is_replayed:
-            assert isinstance(answer, Resumed)
-            assert numbers(await line.hear_until(is_event(20))) == list(range(13, 21))
-        else:
-            assert isinstance(answer, Reload)
-            assert [event.event for event in answer.events] == [19, 20]
-
-
-@pytest.mark.parametrize(("after_s", "is_replayed"), [(3600, True), (3601, False)])
-async def test_events_that_are_too_old_are_not_replayed(
-    after_s: float, is_replayed: bool, world: World, opened: Opened
-) -> None:
-    world.converse(KEY, turns=1)
-    async with opened(replay_age_max_s=3600.0) as line:
-        line.clock.advance(after_s)
-        line.say(watch(3))
-        assert isinstance(await line.hear(), Resumed if is_replayed else Reload)
-
-
-async def test_a_cursor_at_the_head_is_resumed_however_old_that_is(world: World, opened: Opened) -> None:
-    world.converse(KEY, turns=1)
-    async with opened(replay_age_max_s=3600.0, replay_events_max=0) as line:
-        line.clock.advance(9_999_999)
-        line.say(watch(4))
-        await line.hear_a(Resumed)
-
-
 @pytest.mark.parametrize(
     ("live", "due", "state"),
     [
