@@ -45,6 +45,8 @@ _SLOW_BLOCKS: Final = 6
 """The others of a reply come at once."""
 _PASSING: Final = (ProviderUnavailable, Overloaded, RateLimited, StreamLost)
 _LASTING: Final = (RequestInvalid, ContextTooLong, KeyRefused)
+_LONG: Final = 40
+"""Times the last words of a long message: of about 170 tokens."""
 _WORDS: Final = ("well", "then", "maybe", "so", "about that", "done", "hm")
 
 
@@ -210,8 +212,9 @@ def key_of(conversation: str) -> ConversationKey:
 
 
 def mark(conversation: str, message_id: str) -> str:
-    """The text of a client's message."""
-    return f"[{conversation}:{message_id}] please"
+    """The text of a client's message; every third one is long, and fits beside little else where windows are small."""
+    number = int(message_id.rpartition("-")[2] or 0)
+    return f"[{conversation}:{message_id}] please" + " and mind the step" * (_LONG if number % 3 == 2 else 0)
 
 
 def decoded(body: bytes) -> Json:

@@ -12,12 +12,13 @@ from tests.simulation.faults import Fault
 from tests.simulation.planting import Planted
 from torpor.actor import recorder
 from torpor.actor.commit import Journal
-from torpor.conversation import compaction, fold, folding, live_context, replacing, summary
+from torpor.conversation import compaction, fold, folding, live_context, replacing, steps, summary
 from torpor.conversation.segments import TurnStart, rebuilt
 from torpor.conversation.state import ConversationState
 from torpor.conversation.summary import Carried
 from torpor.conversation.view import Role, View
 from torpor.records.blocks import Block, canonical, head_of
+from torpor.records.ids import MessageId
 from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
@@ -25,6 +26,7 @@ from torpor.records.journal import (
     LiveContextFailed,
     ModelReplied,
     StepKind,
+    WhenBusy,
 )
 from torpor.records.summary import ItemKind, Summary
 from torpor.store.memory_jobs import MemoryJobs
@@ -133,6 +135,20 @@ def turn_only_kept_over_fold() -> AbstractContextManager[object]:
     return patch.object(fold, "replaced", forgetful)
 
 
+def steer_joins_whatever_its_size() -> AbstractContextManager[object]:
+    """Every message that steers joins the next request, also one that makes it fail."""
+
+    def all_of_them(state: ConversationState, **_: Any) -> tuple[MessageId, ...]:
+        return tuple(message.id for message in state.queued if message.when_busy is WhenBusy.STEER)
+
+    return patch.object(steps, "joining", all_of_them)
+
+
+def steer_never_joins_a_small_window() -> AbstractContextManager[object]:
+    """Where requests have a limit, messages that steer wait for the next turn."""
+    return patch.object(steps, "joining", lambda *_, **__: ())
+
+
 def skill_lost_at_fold() -> AbstractContextManager[object]:
     """The texts of skills go with the turns that loaded them."""
     return patch.object(folding, "_skill_texts", lambda *_, **__: {})
@@ -207,6 +223,7 @@ def job_lost_at_crash() -> AbstractContextManager[object]:
 
 _FOLDING: Final = {"room_tokens": 300, "has_summariser": True, "clients": 3, "conversations": 1, "sends": 6}
 _FAILING: Final = {**_FOLDING, "exchanges_max": 3}
+_CROWDED: Final = {**_FOLDING, "room_tokens": 100}
 _LIVE: Final = {"clients": 3, "conversations": 1, "sends": 6, "live_every": 3}
 _CRASHES: Final = {**_LIVE, "weight": {Fault.CRASH_AT_PORT: 1.0, Fault.CRASH_AT_STEP: 1.0}, "misfortune_every_s": 2.0}
 
@@ -219,6 +236,8 @@ PLANTED_FOLDS: Final = {
     "thinking_edited": Planted(thinking_edited, "view", 20, dwells=_FOLDING),
     "tail_short_by_one": Planted(tail_short_by_one, "fold_tail", 20, dwells=_FOLDING),
     "turn_only_kept_over_fold": Planted(turn_only_kept_over_fold, "view", 10, dwells=_FOLDING),
+    "steer_joins_whatever_its_size": Planted(steer_joins_whatever_its_size, "failed_with_room", 60, dwells=_CROWDED),
+    "steer_never_joins_a_small_window": Planted(steer_never_joins_a_small_window, "steer_left", 20, dwells=_FOLDING),
     "skill_lost_at_fold": Planted(skill_lost_at_fold, "skill_lost", 20, dwells=_FOLDING),
     "fold_unannounced": Planted(fold_unannounced, "attempt_unrecorded", 10, dwells=_FOLDING),
     "summariser_asked_again": Planted(summariser_asked_again, "fold_retried", 50, dwells=_FAILING),

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from tests.support.oracle_case import Case
 from tests.support.oracle_evidence import Json, SideCall, Violation, Window
-from tests.support.oracle_story import Fold, Request
 from tests.support.oracle_view import canonical
+from tests.support.oracle_views_told import Fold, Request
 
 KEPT_TURNS = 2
 """Before the running one."""
@@ -34,6 +34,7 @@ def judge_folds(case: Case) -> Iterator[Violation]:
     yield from _failures(case)
     if case.evidence.window is not None:
         yield from _requests(case, case.evidence.window)
+        yield from _too_long(case, case.evidence.window)
 
 
 def _broken(case: Case, fold: Fold, kind: str, fact: str) -> Violation:
@@ -217,6 +218,10 @@ def _requests(case: Case, window: Window) -> Iterator[Violation]:
         if tokens > window.limit_tokens * _SLACK + _SLACK_TOKENS:
             fact = f"request {request.call} has {tokens} tokens, {window.limit_tokens} fit"
             yield case.broken("request_over_limit", fact)
+        with_next = tokens + request.left_bytes // BYTES_PER_TOKEN
+        if request.left_bytes and with_next < window.limit_tokens / _SLACK - _SLACK_TOKENS:
+            fact = f"request {request.call} would have {with_next} tokens with a message that waits to join it"
+            yield case.broken("steer_left", f"{fact}, {window.limit_tokens} fit")
         is_older = len(request.turns) > KEPT_TURNS + 1 and request.older_bytes > WORTH_FOLDING_BYTES
         is_due = is_older and tokens > window.threshold_tokens * _SLACK + _SLACK_TOKENS
         is_able = window.has_summariser and request.turn not in failed and not _is_left_alone(case, request, window)
@@ -224,6 +229,15 @@ def _requests(case: Case, window: Window) -> Iterator[Violation]:
         if is_due and is_able and request.is_new and request.is_measured and not is_fixed_alone:
             fact = f"request {request.call} has {tokens} tokens in turns {request.turns}, and nothing was folded"
             yield case.broken("not_folded", fact)
+
+
+def _too_long(case: Case, window: Window) -> Iterator[Violation]:
+    """No turn ends for want of room that there is without those who wait, and without what may be left out."""
+    for end in case.story.too_long:
+        tokens = end.body_bytes // BYTES_PER_TOKEN
+        if tokens < window.limit_tokens / _SLACK - _SLACK_TOKENS:
+            fact = f"record {end.seq} ends a turn whose request has {tokens} tokens, {window.limit_tokens} fit"
+            yield case.broken("failed_with_room", fact)
 
 
 def _is_left_alone(case: Case, request: Request, window: Window) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.support.oracle_evidence import Journal, Json, Row, Violation
 from tests.support.oracle_view import View, canonical, chain_link, extended, messages_of, replaced, size_of, turns_in
+from tests.support.oracle_views_told import Fold, Request, TooLong
 
 PUBLIC_KINDS = frozenset(
     {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
@@ -35,49 +36,6 @@ PUBLIC_KINDS = frozenset(
 TURN_ENDS = frozenset({"turn_finished", "turn_cancelled", "turn_failed", "turn_refused"})
 FINAL = frozenset({"end_turn", "stop_sequence", "tool_use", "max_tokens"})
 """Reasons to stop after which a reply without calls may be the answer."""
-
-
-@dataclass(slots=True)
-class Request:
-    """A model call as the journal names it, with the body that it must have had."""
-
-    seq: int
-    turn: int
-    round: int
-    call: str
-    link: str
-    body: bytes
-    fixed_bytes: int
-    """Of the body, what stands before the messages."""
-    turns: list[int]
-    """In the view, in order."""
-    live_bytes: int
-    """Of the body, its live context."""
-    older_bytes: int
-    """Of the view, what stands before the last three of them."""
-    is_new: bool
-    """Not asked again as it was."""
-    is_measured: bool
-    """Whether a reply came since the view was replaced last."""
-
-
-@dataclass(slots=True)
-class Fold:
-    """A replaced part of the view, and what it was replaced in."""
-
-    seq: int
-    turn: int
-    record: Json
-    turns: list[int]
-    """In the view before, in order."""
-    gone_bytes: int
-    """Size of what left the view."""
-    last_seq: int
-    """The last record before the turns that stay."""
-    is_measured: bool
-    """Whether a reply came since the fold before."""
-    before: Json
-    """The record of that fold; empty for the first one."""
 
 
 @dataclass(slots=True)
@@ -187,17 +145,20 @@ class Story:
         """How many turns and messages were ahead of each message."""
         self.events: dict[int, Json] = {}
         """Public records by event number."""
+        self.is_archived = False
+        self.copied_seq = 0
+        """The last record that stood in another conversation."""
         self._queue: list[_Waiting] = []
         self._turn: Turn | None = None
         self._results: dict[str, Json] = {}
         self._notes: list[Json] = []
         self.folds: list[Fold] = []
+        self.too_long: list[TooLong] = []
         self._view: View = ()
         self._preamble: Json = {}
         self._preambles: dict[str, Json] = {}
         self._lives: dict[int, Json] = {}
         """Blocks of live contexts by the seq of their record."""
-        self._is_archived = False
         self._is_measured = True
         self._before: Json = {}
         """The record before this one."""
@@ -253,12 +214,12 @@ class Story:
         if self._turn is not None or messages != [other.id for other in self._queue]:
             self._broken("journal_order", seq, f"a fork without {messages}, while a turn runs or others wait")
         self.retracted.update(messages)
-        self._queue, self._is_archived = [], False
+        self._queue, self.is_archived, self.copied_seq = [], False, seq - 1
 
     def _lists(self, record: Json, seq: int, *, is_archived: bool) -> None:
-        if is_archived is self._is_archived:
+        if is_archived is self.is_archived:
             self._broken("journal_order", seq, f"{record['kind']} of a conversation that is so already")
-        self._is_archived = is_archived
+        self.is_archived = is_archived
 
     def _context_changed(self, record: Json, seq: int) -> None:
         pass  # what it means to later turns is judged elsewhere, and so it is with the others
@@ -349,6 +310,8 @@ class Story:
         id_, when_busy = record["message_id"], record.get("when_busy", "queue")
         if id_ in self.received:
             self._broken("message_twice", seq, f"message {id_} was received before")
+        if self.is_archived:
+            self._broken("still_archived", seq, f"message {id_} was received, and the conversation stays put away")
         self.received[id_] = record
         waiting = _Waiting(id_, record["blocks"], when_busy)
         if when_busy == "interrupt":
@@ -449,9 +412,11 @@ class Story:
         joined, is_new = record.get("joined", []), record["round"] != turn.round
         if is_new and record["round"] != turn.round + 1:
             self._broken("journal_order", seq, f"round {record['round']} follows round {turn.round}")
-        steering = [waiting.id for waiting in self._queue if waiting.when_busy == "steer"] if is_new else []
-        if joined != steering:
-            self._broken("message_order", seq, f"messages {joined} join, steering are {steering}")
+        steering = [waiting for waiting in self._queue if waiting.when_busy == "steer"] if is_new else []
+        if joined != [waiting.id for waiting in steering[: len(joined)]]:
+            fact = f"messages {joined} join, steering are {[waiting.id for waiting in steering]}"
+            self._broken("message_order", seq, fact)
+        left = steering[len(joined) :] if not turn.folds_begun else []
         if turn.is_too_long:
             self._broken("not_folded", seq, "what was too long is asked again as it was")
         self._close_round(turn, seq)
@@ -477,6 +442,7 @@ class Story:
                 older_bytes=size_of(said for said in self._view if said.turn < turns[-3:][0]),
                 is_new=is_new,
                 is_measured=self._is_measured,
+                left_bytes=sum(len(canonical(block)) for block in left[0].blocks) if left else 0,
             )
         )
 
@@ -562,7 +528,12 @@ class Story:
         turn.end_note = record["note"]
         self._end(turn, record, seq)
 
-    _turn_failed = _turn_cancelled
+    def _turn_failed(self, record: Json, seq: int) -> None:
+        if self._turn is not None and record["code"] == "context_too_long" and not self._turn.too_long_round:
+            self._close_round(self._turn, seq)
+            body = {**self._fixed(self._turn), "messages": messages_of(self._view)}
+            self.too_long.append(TooLong(seq, len(canonical(body))))
+        self._turn_cancelled(record, seq)
 
     def _turn_refused(self, record: Json, seq: int) -> None:
         """The view is what it was before the turn, and so are the notes, but for those that came since."""

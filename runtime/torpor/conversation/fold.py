@@ -13,7 +13,7 @@ import msgspec
 
 from torpor.conversation.lately import remembered, with_flags, with_preamble
 from torpor.conversation.replacing import replaced
-from torpor.conversation.retracting import view_before, without_last_turn, without_waiting
+from torpor.conversation.retracting import uncounted, view_before, without_last_turn, without_waiting
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import (
     LOST_CALLS_MAX,
@@ -292,7 +292,8 @@ def _model_requested(state: ConversationState, record: ModelRequested) -> Conver
         raise BadHistory(f"record {record.seq} names preamble {record.preamble}, it is {state.preamble.digest}")
     view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
     if record.link != view.link.hex():
-        raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
+        found = f"requested link {record.link}, the view has {view.link.hex()}"
+        raise BadHistory(f"record {record.seq} {found}: something before it is not what was sent")
     if record.live != digest_of(turn.live):
         raise BadHistory(f"record {record.seq} names live context {record.live!r}, it is {digest_of(turn.live)!r}")
     is_again = record.round == turn.round
@@ -535,7 +536,7 @@ def _turn_cut(state: ConversationState, record: TurnCancelled | TurnFailed) -> C
 
 
 def _turn_refused(state: ConversationState, record: TurnRefused) -> ConversationState:
-    """Nothing of the turn stays in the view; the notes it had taken wait again."""
+    """Nothing of the turn stays in the view, nor of what its reply cost; the notes it had taken wait again."""
     turn = _running(state, record)
     _round_closed(state.view, turn, f"record {record.seq}")
     notes = (*turn.base_notes, *state.notes)
@@ -546,7 +547,7 @@ def _turn_refused(state: ConversationState, record: TurnRefused) -> Conversation
         starts=turn.base_starts,
         messages=sum(start.messages for start in turn.base_starts),
     )
-    return _turn_over(state, turn.base, (record.note,))
+    return _turn_over(uncounted(state), turn.base, (record.note,))
 
 
 def _turn_over(state: ConversationState, view: View, notes: tuple[Block, ...]) -> ConversationState:

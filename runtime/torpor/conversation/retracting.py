@@ -13,6 +13,7 @@ from torpor.conversation.state import RETRACTED_MAX, ConversationState, EndedTur
 from torpor.conversation.view import View
 from torpor.records.blocks import Block
 from torpor.records.ids import MessageId
+from torpor.records.journal import Usage
 
 
 def retractable(state: ConversationState, message: MessageId) -> EndedTurn | None:
@@ -44,7 +45,7 @@ def without_last_turn(
             waiting.remove(told)
     starts = state.starts[:-1]
     return msgspec.structs.replace(
-        state,
+        uncounted(state),
         view=view,
         starts=starts,
         messages=sum(start.messages for start in starts),
@@ -55,6 +56,12 @@ def without_last_turn(
         ended=None,
         retracted=_remembered(state, ended.messages),
     )
+
+
+def uncounted(state: ConversationState) -> ConversationState:
+    """Whose last reply has left the view: what it cost, which may be much for what was dropped of it, tells nothing of
+    the next request."""
+    return msgspec.structs.replace(state, last_usage=Usage(), measured_bytes=0)
 
 
 def _remembered(state: ConversationState, messages: Sequence[MessageId]) -> tuple[MessageId, ...]:

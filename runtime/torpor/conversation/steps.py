@@ -11,6 +11,7 @@ import msgspec
 
 from torpor.conversation.budget import head_bytes, next_request_tokens, pending_bytes
 from torpor.conversation.compaction import Overflow, Window, next_fold
+from torpor.conversation.joining import joining
 from torpor.conversation.state import PAUSED, ConversationState, TurnState
 from torpor.conversation.summary import CompactionOptions
 from torpor.records.bounds import Amount, Count
@@ -55,7 +56,8 @@ class PrepareTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask the model; ``joined`` steer the turn and enter the view with this call."""
+    """Ask the model; ``joined`` steer the turn and enter the view with this call. Others may have to wait: see
+    ``joining``."""
 
     turn: int
     round: int
@@ -150,6 +152,9 @@ def _folded_first(
     assert turn is not None, "the model is asked within a turn"
     if turn.call and not turn.is_too_long and state.is_measured:
         return step
+    if step.joined:  # not where a fold, which may be for their sake, keeps killing its process
+        joined = joining(state, window=folding.window) if turn.folds_begun < options.attempts_max else ()
+        step = msgspec.structs.replace(step, joined=joined)
     view_bytes = state.view.size_bytes + pending_bytes(state, step.joined)
     tokens = next_request_tokens(state, view_bytes, bytes_per_token=folding.window.bytes_per_token)
     fold = next_fold(
