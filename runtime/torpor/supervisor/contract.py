@@ -108,7 +108,7 @@ class Directory(Protocol):
         ...
 
     async def survey(self, *, tenant: str, owner: str) -> Forgotten:
-        """What ``forget`` would take away in the end, blobs that no record names left out. Takes nothing."""
+        """What ``forget`` would take away in the end. Takes nothing. Raises: StoreError."""
         ...
 
 

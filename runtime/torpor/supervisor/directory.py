@@ -135,12 +135,10 @@ class StoredDirectory:
 
     async def survey(self, *, tenant: str, owner: str) -> Forgotten:
         """See the contract."""
-        handles: set[str] = set()
         rows = await rows_of(self._store, tenant=tenant, owner=owner)
-        for row in rows:
-            handles.update(await self._store.handles_of(row.key))
+        blobs = await self._blobs.stored(ConversationKey(tenant, owner, ""))
         records = sum(row.head.seq for row in rows)
-        return Forgotten(conversations=len(rows), records=records, blobs=len(handles), left=len(rows), lingers=False)
+        return Forgotten(conversations=len(rows), records=records, blobs=len(blobs), left=len(rows), lingers=False)
 
     async def retire(self, old: Retired) -> bool:
         """Take away what is not to be kept, unless somebody uses it; whether that was done.

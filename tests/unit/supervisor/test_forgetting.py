@@ -113,6 +113,7 @@ async def test_blobs_that_no_record_names_go_with_the_last_conversation() -> Non
         others = await engine.blobs.put(BOB, b"another's")
         await engine.directory.delete(key(1), principal="ann")
         assert await engine.blobs.get(key(2), lost) is not None
+        assert (await engine.directory.survey(tenant="acme", owner="ann")).blobs == 1
         assert await forget(engine) == Forgotten(
             conversations=1, records=engine.store.data.tombstones[mark(2)][0].records, blobs=1, left=0, lingers=False
         )
