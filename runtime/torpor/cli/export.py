@@ -41,8 +41,8 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
     Reads the data folder alone, whether or not a server runs on it, and verifies before it writes. `torpor import`
     reads the file. ID is [tenant/]owner/conversation, short where that is unique.
     """
-    if out is not None and out.exists() and not force:
-        raise click.ClickException(f"{out} is there already, --force replaces it")
+    if out is not None:
+        _check_place(out, force=force)
     folder = data_folder(home, data)
     with open_to_audit(folder) as reader:
         key = named(name, list(reader.keys()))
@@ -54,6 +54,18 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
     else:
         blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
         click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{blobs}")
+
+
+def _check_place(out: Path, *, force: bool) -> None:
+    """Raises: click.ClickException: a file cannot be put there, or must not."""
+    if not out.parent.is_dir():
+        raise click.ClickException(f"folder {out.parent} does not exist, expected one to put {out.name} into")
+    if not os.path.lexists(out):
+        return
+    if out.is_symlink() or not out.is_file():  # whatever it is was not made by an export, and would be gone
+        raise click.ClickException(f"{out} is no regular file, expected one or a name that is free")
+    if not force:
+        raise click.ClickException(f"{out} is there already, --force replaces it")
 
 
 def _to_standard_output(reader: AuditReader, folder: Path, key: ConversationKey) -> Verdict:

@@ -10,12 +10,13 @@ from torpor.cli.filed import filed_row, records
 from torpor.cli.output import json_option, print_json
 from torpor.cli.remote import Server, ask, file_option, server_options
 from torpor.cli.requests import Which, show_difference, show_origins, show_prefixes, show_request
+from torpor.cli.terminal import harmless, on_one_line
 from torpor.clock import SystemClock
 from torpor.conversation.fold import BadHistory
-from torpor.conversation.text import clean
 from torpor.errors import JournalCorrupt
 from torpor.operations.budgets import bars, budget_of
 from torpor.operations.timeline import Timeline, duration, estimates_in_words, in_words
+from torpor.records.blocks import UNREADABLE
 from torpor.records.journal import JournalRecord
 
 
@@ -75,7 +76,7 @@ def command(
                 _show_timeline(journal(), content=content, as_json=as_json)
             case _:
                 _show_budget(journal(), name=name, turn=which.turn, as_json=as_json)
-    except BadHistory as exc:
+    except (BadHistory, *UNREADABLE) as exc:
         raise JournalCorrupt(name, reason=str(exc)) from exc
 
 
@@ -84,7 +85,7 @@ def _show_standing(row: dict[str, Any]) -> None:
     if row.get("quarantine"):
         ago = duration(max(0, SystemClock().now_us() - row["quarantined_us"]))
         where = f"{row['quarantine_kind']}, {ago} ago, after record {row['quarantine_seq']}"
-        click.echo(f"quarantined ({where}): {clean(row['quarantine']).text}")
+        click.echo(f"quarantined ({where}): {on_one_line(row['quarantine'])}")
 
 
 def _show_timeline(journal: Iterable[JournalRecord], *, content: bool, as_json: bool) -> None:
@@ -93,7 +94,7 @@ def _show_timeline(journal: Iterable[JournalRecord], *, content: bool, as_json: 
         if as_json:
             print_json(row)
         else:
-            click.echo(clean(in_words(row)).text)  # what was said may hold what a terminal obeys
+            click.echo(harmless(in_words(row)))  # what was said may hold what a terminal obeys
     if not as_json and (estimates := timeline.estimates()) is not None:
         click.echo(estimates_in_words(estimates))
 

@@ -10,7 +10,6 @@ from torpor.cli.output import json_option, print_json, print_table
 from torpor.cli.paths import shortened
 from torpor.cli.remote import Questions, Server, ask, file_option, server_options
 from torpor.clock import SystemClock
-from torpor.conversation.text import clean
 from torpor.operations.timeline import duration
 from torpor.store.job_contract import JobState
 
@@ -96,7 +95,7 @@ async def _listed(connected: Questions) -> tuple[list[dict[str, Any]], dict[str,
 
 def _cells(row: dict[str, Any], now_us: int) -> tuple[object, ...]:
     age = duration(max(0, now_us - row["added_us"]))
-    error = clean(row["error"]).text or "-"
+    error = row["error"] or "-"
     return (shortened(row["path"]), row["kind"], row["state"], age, _due(row, now_us), row["attempts"], error)
 
 

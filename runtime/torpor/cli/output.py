@@ -10,6 +10,8 @@ from typing import Any, Final
 import click
 import msgspec
 
+from torpor.cli.terminal import on_one_line
+
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print facts as JSON, one object per line.")
 
 
@@ -20,7 +22,7 @@ def print_json(value: Any) -> None:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns as wide as what they hold; the last one as it comes."""
-    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    lines = [[on_one_line(str(cell)) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

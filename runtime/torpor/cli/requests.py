@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from torpor.cli.output import print_json, print_table
-from torpor.conversation.text import clean
+from torpor.cli.terminal import harmless
 from torpor.operations.budgets import sections_of
 from torpor.operations.difference import difference
 from torpor.operations.origins import Origins, origins
@@ -55,7 +55,7 @@ def show_difference(journal: Journal, which: Which, *, as_json: bool) -> None:
     click.echo(f"--- {_named(previous.turn, previous.call, previous.seq) if previous is not None else 'nothing'}")
     click.echo(f"+++ {_named(request.turn, request.call, request.seq)}")
     for line in lines:
-        click.echo(clean(line).text)  # what was said may hold what a terminal obeys
+        click.echo(harmless(line))  # what was said may hold what a terminal obeys
 
 
 def show_origins(journal: Journal, which: Which, *, as_json: bool) -> None:
@@ -69,10 +69,10 @@ def show_origins(journal: Journal, which: Which, *, as_json: bool) -> None:
             print_json(part)
         return
     for line in _origins_in_words(found):
-        click.echo(clean(line).text)
+        click.echo(harmless(line))
     print_table(
         ("PART", "NAME", "WHY", "TURN", "RECORD"),
-        [(part.part, part.name, clean(part.detail).text, part.turn or "", part.seq) for part in found.parts],
+        [(part.part, part.name, part.detail, part.turn or "", part.seq) for part in found.parts],
     )
 
 

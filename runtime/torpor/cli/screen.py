@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
 from torpor.cli.happenings import in_words
 from torpor.cli.line_editor import width
-from torpor.conversation.text import clean
+from torpor.cli.terminal import harmless
 from torpor.records.events import (
     AnyEvent,
     CompactionFailedEvent,
@@ -232,13 +232,13 @@ class Screen:
             return
         if not self._shown:
             self._fresh_line()
-        self._put(clean(text).text)
+        self._put(harmless(text))
         self._shown += text
         self._has_spoken = True
 
     def _line(self, text: str) -> None:
         self._fresh_line()
-        self._put(clean(text).text + "\n")
+        self._put(harmless(text) + "\n")
 
     def _fresh_line(self) -> None:
         if not self._at_line_start:

@@ -15,11 +15,11 @@ from torpor.cli.output import json_option, print_json, program
 from torpor.cli.paths import shortened
 from torpor.cli.patience import Patience
 from torpor.cli.remote import Server, server_options, standard_input
+from torpor.cli.terminal import harmless
 from torpor.cli.turn_watch import AnsweringTurn, Ending
 from torpor.client.items import AnyItem, EventItem, ReloadItem
 from torpor.client.torpor_client import TorporClient
 from torpor.clock import RandomIds
-from torpor.conversation.text import clean
 from torpor.records.events import AnyEvent
 from torpor.records.journal import Offer, WhenBusy
 
@@ -261,7 +261,7 @@ def _resending(server: Server, name: str) -> str:
 def _show(turn: AnsweringTurn, again: str) -> None:
     """Args: again: as ``_resending`` gives it."""
     if turn.text:
-        click.echo(clean(turn.text).text if sys.stdout.isatty() else turn.text)
+        click.echo(harmless(turn.text) if sys.stdout.isatty() else turn.text)
     match turn.ending:
         case Ending.CANCELLED:
             _say(f"turn {turn.turn} was cancelled ({turn.detail})")

@@ -11,7 +11,7 @@ import msgspec
 
 from torpor.cli.line_editor import width
 from torpor.cli.paths import shortened
-from torpor.conversation.text import clean
+from torpor.cli.terminal import harmless
 from torpor.operations.timeline import duration
 
 Row = Mapping[str, Any]
@@ -51,7 +51,7 @@ def view(look: Look, *, name: str, before: Look | None = None, columns: int = 80
 
 def cut(text: str, columns: int) -> str:
     """``text`` on a line of its own, with a mark where it was too long."""
-    text = clean(text).text
+    text = harmless(text)
     if width(text) <= columns:
         return text
     while text and width(text) + 1 > columns:

@@ -17,6 +17,7 @@ from torpor.conversation.title import titled
 from torpor.flags.contract import Decided, Decision
 from torpor.model.repeatable import repeatable
 from torpor.records.blocks import Block
+from torpor.records.bounds import MOMENT_MAX_US, NUMBER_MAX
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CONVERSATION_ID, JOB_ID, OWNER_ID
 from torpor.records.journal import (
@@ -36,10 +37,6 @@ from torpor.records.journal import (
     TurnRefused,
 )
 
-MOMENT_MAX_US: Final = 253_402_300_799_999_999
-"""The last moment of the year 9999, UTC: calendars end there."""
-NUMBER_MAX: Final = 2**63 - 1
-"""Stores hold 64 bits."""
 _NAME_CHARS_MAX: Final = 200
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,256}")
 _CALL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")

@@ -8,13 +8,15 @@ A request's tokens are estimated before it is sent and counted by the host that 
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import Final
 
 import msgspec
 
 from torpor.conversation.budget import input_tokens
 from torpor.operations.descriptions import Facts, describe
+from torpor.records.bounds import MOMENT_MAX_US
 from torpor.records.journal import (
     JournalRecord,
     LateResult,
@@ -31,6 +33,8 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,13 +172,16 @@ def duration(us: int) -> str:
     for limit_us, unit_us, unit in ((999_500, 1_000, "ms"), (59_950_000, 1_000_000, "s")):
         if abs(us) < limit_us:
             return f"{us / unit_us:.3g} {unit}"
-    minutes, seconds = divmod(round(us / 1_000_000), 60)
+    minutes, seconds = divmod((us + 500_000) // 1_000_000, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
 
 
 def _moment(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1_000_000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    """Of a moment that no calendar has, the number."""
+    if not 0 <= at_us <= MOMENT_MAX_US:
+        return f"{at_us} us"
+    return (_BEGINNING + timedelta(microseconds=at_us)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def _tag(record: Record) -> str:

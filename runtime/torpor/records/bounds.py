@@ -1,6 +1,6 @@
-"""Ranges of the numbers that people configure; a value outside is refused when it is read."""
+"""Ranges of numbers; of those that people configure, a value outside is refused when it is read."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -22,3 +22,7 @@ LookBack: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=50)]
 """Exchanges that a message may have quoted beside it."""
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 """Of TCP; 0 lets the system choose."""
+MOMENT_MAX_US: Final = 253_402_300_799_999_999
+"""The last moment of the year 9999, UTC, in microseconds: calendars end there."""
+NUMBER_MAX: Final = 2**63 - 1
+"""Stores hold 64 bits."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import sqlite3
 from collections.abc import Sequence
@@ -251,6 +252,31 @@ def test_a_file_that_is_there_is_replaced_only_when_that_was_asked_for(lived: Li
     assert (complaint, file.read_text()) == (f"torpor: {file} is there already, --force replaces it", "before")
     lived.torpor.run("export", CONVERSATION, "--out", str(file), "--force")
     assert file.read_text() != "before"
+
+
+def test_nothing_but_a_regular_file_is_ever_replaced(lived: Lived, tmp_path: Path) -> None:
+    kept, link, dangling, pipe = (tmp_path / name for name in ("kept", "link", "dangling", "pipe"))
+    kept.write_text("mine")
+    link.symlink_to(kept)
+    dangling.symlink_to(tmp_path / "nowhere")
+    os.mkfifo(pipe)
+    before = sorted(tmp_path.iterdir())
+
+    for out in (link, dangling, pipe):
+        for options in ((), ("--force",)):
+            assert lived.torpor.complaint("export", CONVERSATION, "--out", str(out), *options) == (
+                f"torpor: {out} is no regular file, expected one or a name that is free"
+            )
+    assert sorted(tmp_path.iterdir()) == before
+    assert (link.is_symlink(), kept.read_text()) == (True, "mine")
+
+
+def test_a_folder_that_is_missing_is_named(lived: Lived, tmp_path: Path) -> None:
+    out = tmp_path / "missing" / "day.jsonl"
+
+    assert lived.torpor.complaint("export", CONVERSATION, "--out", str(out)) == (
+        f"torpor: folder {out.parent} does not exist, expected one to put day.jsonl into"
+    )
 
 
 def test_what_differs_is_not_exported_and_the_file_stays_as_it_was(lived: Lived, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from tests.support.histories import told
 from torpor.conversation.live_context import live_block
 from torpor.flags.contract import Decided, Decision
-from torpor.operations.soundness import MOMENT_MAX_US, NUMBER_MAX, flaw_of
+from torpor.operations.soundness import flaw_of
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
+from torpor.records.bounds import MOMENT_MAX_US, NUMBER_MAX
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     ContextReplaced,

@@ -7,7 +7,8 @@ from tests.unit.operations.example import SECRET, journal
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
 from torpor.operations.timeline import Estimates, Timeline, TimelineRow, duration, estimates_in_words, in_words
-from torpor.records.journal import JournalRecord, ModelFailed, ModelReplied, ModelRequested, Usage
+from torpor.records.bounds import MOMENT_MAX_US
+from torpor.records.journal import ConversationCreated, JournalRecord, ModelFailed, ModelReplied, ModelRequested, Usage
 
 
 def rows(*, content: bool = False) -> list[TimelineRow]:
@@ -137,3 +138,15 @@ def test_request_that_nobody_estimated_counted_or_answered_has_no_error() -> Non
 )
 def test_duration_has_three_digits_and_a_unit(us: int, words: str) -> None:
     assert duration(us) == words
+
+
+@pytest.mark.parametrize("at_us", [-(2**70), -1, MOMENT_MAX_US + 1, 2**63, 10**400])
+def test_a_moment_that_no_calendar_has_is_told_as_a_number(at_us: int) -> None:
+    records = (ConversationCreated(seq=1, agent="a"), ConversationCreated(seq=2, agent="a", at_us=at_us))
+    first, second = map(in_words, Timeline().rows(records))
+
+    assert " 1970-01-01 00:00:00.000 " in first
+    assert f" {at_us} us " in second
+    assert " 9999-12-31 23:59:59.999 " in in_words(
+        next(Timeline().rows([msgspec.structs.replace(records[0], at_us=MOMENT_MAX_US)]))
+    )
