@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from torpor import app
 from torpor.cli.costs import agent_cost, catalogue_of, engine_tool_costs, skill_costs, tool_costs
 from torpor.cli.folders import home_option
 from torpor.cli.gates import flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
-from torpor.clock import SystemClock
+from torpor.clock import RandomIds, SystemClock
 from torpor.conversation.compaction import tight_limits
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
 from torpor.gateway.door import door_problems
 from torpor.home import missing_in
 from torpor.local_files import DATA_FOLDER
+from torpor.model.registry import ModelRegistry
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
 from torpor.policies.options import PolicyOptions
 from torpor.policies.source import read_policies
@@ -132,7 +132,9 @@ class _Parts:
 
     def __init__(self, home: Path, *, settings: Settings, loaded: LoadedTools, environ: Mapping[str, str]) -> None:
         self.settings = settings
-        self.models = app.model_registry(settings, clock=SystemClock(), environ=environ)
+        self.models = ModelRegistry(
+            home=settings.home, environ=environ, clock=SystemClock(), ids=RandomIds(), circuit=settings.circuit
+        )
         self.tools = ToolRegistry(loaded.tools, blobs=LocalBlobs(home / DATA_FOLDER), options=settings.tools)
         self.catalogue = catalogue_of(home, settings)
         policies, _ = read_policies(home, last_good={}, file_max_bytes=settings.policies.file_max_bytes)

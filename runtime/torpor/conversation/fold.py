@@ -53,6 +53,7 @@ from torpor.records.journal import (
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
+    LiveReason,
     MessageReceived,
     MessageRetracted,
     ModelFailed,
@@ -108,14 +109,14 @@ def _created(state: ConversationState, record: ConversationCreated) -> Conversat
 
 
 def _renamed(state: ConversationState, record: ConversationRenamed) -> ConversationState:
-    return msgspec.structs.replace(state, title=record.title)
+    return msgspec.structs.replace(state, title=record.title, changes=state.changes + 1)
 
 
 def _archived(state: ConversationState, record: ConversationArchived | ConversationUnarchived) -> ConversationState:
     is_archived = isinstance(record, ConversationArchived)
     if is_archived is state.is_archived:
         raise BadHistory(f"record {record.seq} leaves the conversation archived or not, as it was")
-    return msgspec.structs.replace(state, is_archived=is_archived)
+    return msgspec.structs.replace(state, is_archived=is_archived, changes=state.changes + 1)
 
 
 def _forked(state: ConversationState, record: ConversationForked) -> ConversationState:
@@ -137,9 +138,10 @@ def _received(state: ConversationState, record: MessageReceived) -> Conversation
         lookback=record.lookback,
     )
     if record.when_busy is not WhenBusy.INTERRUPT:
-        return msgspec.structs.replace(state, queued=(*state.queued, message), offers=())
+        return msgspec.structs.replace(state, queued=(*state.queued, message), offers=(), changes=0)
     first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
-    return msgspec.structs.replace(state, queued=(*state.queued[:first], message, *state.queued[first:]), offers=())
+    queued = (*state.queued[:first], message, *state.queued[first:])
+    return msgspec.structs.replace(state, queued=queued, offers=(), changes=0)
 
 
 def _message_retracted(state: ConversationState, record: MessageRetracted) -> ConversationState:
@@ -440,7 +442,8 @@ def _live_ordered(state: ConversationState, record: LiveContextOrdered) -> Conve
     live = msgspec.structs.replace(
         state.live, ordered=record.job, orders=state.live.orders + 1, tried_messages=record.messages
     )
-    return msgspec.structs.replace(state, live=live)
+    by_hand = record.reason is LiveReason.HAND
+    return msgspec.structs.replace(state, live=live, changes=state.changes + by_hand)
 
 
 def _live_replaced(state: ConversationState, record: LiveContextReplaced) -> ConversationState:

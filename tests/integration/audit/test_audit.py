@@ -89,6 +89,7 @@ def test_inspect_tells_what_was_in_a_request_and_what_it_changed(lived: Lived) -
         "flag",
         "skill",
         "context",
+        "history",
         "message",
         "policy",
         "result",
