@@ -34,10 +34,20 @@ async def weathered(folder: Path, plan: Plan) -> Storm:
 async def test_a_storm_passes_over_a_server_and_leaves_nothing_behind(tmp_path: Path) -> None:
     storm = await weathered(
         tmp_path,
-        Plan(seed=1, rooms=20, guests=60, kills=3, life_s=(0.5, 2.0), live_max=12, manners=Manners(pause_s=0.4)),
+        Plan(
+            seed=1,
+            rooms=20,
+            guests=60,
+            kills=3,
+            life_s=(0.5, 2.0),
+            live_max=12,
+            operators=6,
+            manners=Manners(pause_s=0.4),
+        ),
     )
     assert storm.count["accepted"]
     assert storm.count["accepted again"]
+    assert storm.count["hibernate: done"]
 
 
 async def test_three_writers_of_one_conversation_see_one_order_whatever_ends(tmp_path: Path) -> None:
@@ -55,12 +65,13 @@ async def test_two_thousand_connections_of_five_hundred_conversations_for_minute
         guests=2_000,
         kills=0,
         lasts_s=60 * MINUTES,
-        life_s=(10.0, 30.0),
+        life_s=(15.0, 45.0),
+        patience_s=20.0,
         live_max=300,
         again_s=20.0,
         rest_s=300.0,
-        operators=4,
-        manners=Manners(pause_s=20.0, back_s=2.0),
+        operators=12,
+        manners=Manners(pause_s=30.0, back_s=2.0, slow_s=15.0, words=2_000),
     )
     storm = await weathered(tmp_path, plan)
     assert storm.kills

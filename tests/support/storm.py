@@ -10,9 +10,10 @@ import json
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -54,6 +55,8 @@ class Plan:
     """... and until it has lasted for as long."""
     live_max: int = 2_000
     """Conversations that may be awake."""
+    patience_s: float = 3.0
+    """Of the server with clients that do not take what is sent, or do not say that they are there."""
     again_s: float = 2.0
     """How long it goes on over the last server, twice."""
     rest_s: float = 60.0
@@ -74,6 +77,8 @@ class Storm:
         self._chance = random.Random(plan.seed)
         self._changed = anyio.Event()
         self._parked: list[ClientConnection] = []
+        self._attending = 0
+        """Guests and operators who have not gone for good."""
         self._data = folder / "data"
         self._secret = self._chance.randbytes(32)
         self._database = self._data / "torpor.db"
@@ -132,6 +137,7 @@ class Storm:
     def _make_folders(self) -> None:
         make_home(self.folder / "home")
         options = HOME_OPTIONS.read_text().replace("live_max = 1", f"live_max = {self._plan.live_max}")
+        options = options.replace("deadline_s = 3.0", f"deadline_s = {self._plan.patience_s}")
         (self.folder / "home" / "config" / "torpor.toml").write_text(options)
         self._logs.mkdir()
         self._data.mkdir(mode=0o700)
@@ -149,6 +155,8 @@ class Storm:
         found += (f"{path}: is not in the database" for path in said - journals.keys() if self._accepted_in(path))
         found += (f"{path}: nobody made it" for path in journals.keys() - said)
         found += effect_faults(accounts, deeds_of(lines_of(self.folder / "home" / "book.jsonl")))
+        log = (self.folder / "server.log").read_text(errors="replace").splitlines()
+        found += (f"a server said: {line}" for line in log if "[error" in line or "[critical" in line)
         return found
 
     def _accepted_in(self, path: str) -> bool:
@@ -198,9 +206,17 @@ class Storm:
             return
         self._turn(is_storming=True)
         for guest in self.guests:
-            tasks.start_soon(guest.live, name=f"guest:{guest.name}")
+            tasks.start_soon(self._attend, guest.live, name=f"guest:{guest.name}")
         for number in range(self._plan.operators):
-            tasks.start_soon(self._operator(number).meddle, [room.path for room in self.rooms])
+            meddle = partial(self._operator(number).meddle, [room.path for room in self.rooms])
+            tasks.start_soon(self._attend, meddle, name=f"operator:{number}")
+
+    async def _attend(self, live: Callable[[], Awaitable[None]]) -> None:
+        self._attending += 1
+        try:
+            await live()
+        finally:
+            self._attending -= 1
 
     def _operator(self, number: int) -> Operator:
         token = self._token(f"op{number}", owner="nobody", scope="operator")
@@ -246,13 +262,14 @@ class Storm:
             socket.transport.abort()
         self._parked.clear()
         with anyio.fail_after(self._plan.rest_s):
+            while self._attending:  # noqa: ASYNC110 - who is on the way finds out in time
+                await anyio.sleep(0.1)
             await self._operator(99).put_to_sleep([path for path, *_ in self._heads()])
             while restless(await scraped(server.url)):  # noqa: ASYNC110 - likewise
                 await anyio.sleep(0.1)
             server.ask_for_census()
             fact = await server.fact()
         self.held.append(Held(census=fact["census"], names=fact["names"]))
-        self._turn()
 
     def _turn(self, *, is_storming: bool = False, is_over: bool = False) -> None:
         """The weather changes."""

@@ -23,6 +23,8 @@ from websockets.typing import Subprotocol
 Line = dict[str, Any]
 OPEN_S = 20.0
 SEND_S = 30.0
+PATIENCE = 3
+"""Messages that a guest leaves unanswered before it says more."""
 LATER = frozenset({"busy", "unavailable", "too_many_frames"})
 """Refusals after which the same message may be sent again."""
 
@@ -271,7 +273,9 @@ class Guest:
         return None
 
     def _think_of(self, room: Room) -> None:
-        """Have a new message to say."""
+        """Have a new message to say, unless enough are waiting for their answer: a conversation takes one at a time."""
+        if len(self.pending) >= PATIENCE:
+            return
         name = f"m{next(room.ids)}"
         wish = f"[{name}]"
         when_busy = "queue"

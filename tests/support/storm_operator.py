@@ -43,11 +43,21 @@ class Operator:
 
     async def put_to_sleep(self, paths: list[str]) -> None:
         """All of them, however long it takes. Raises: AssertionError: one cannot be."""
+        left = list(paths)
+        while left:
+            try:
+                await self._put_to_sleep(left)
+            except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed):
+                await anyio.sleep(0.5)  # the server is busy with those who have just left
+
+    async def _put_to_sleep(self, left: list[str]) -> None:
         async with await self._connected() as socket:
-            for path in paths:
+            while left:
+                path = left[-1]
                 while (outcome := await self._ask(socket, frame="hibernate", path=path, deadline_s=5.0)) != "done":
                     assert outcome in TRANSIENT, f"{path}: {outcome}"
                     await anyio.sleep(0.1)
+                left.pop()
 
     async def _connected(self) -> ClientConnection:
         socket = await connect(
