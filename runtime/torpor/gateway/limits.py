@@ -16,36 +16,43 @@ _Who = tuple[str, str]
 class Share:
     """Of one person, over all their connections: a token bucket, and a place for each connection."""
 
-    __slots__ = ("_at_s", "_burst", "_frames", "_rate", "connections")
+    __slots__ = ("_at_s", "_burst", "_frames", "_rate", "_refused", "connections")
 
     def __init__(self, *, rate: float, burst: int, now_s: float) -> None:
         self.connections = 0
         self._rate = rate
         self._burst = burst
         self._frames = float(burst)
+        self._refused = 0.0
+        """Frames that were told to come back, less those for which there was room since."""
         self._at_s = now_s
 
     def pay(self, *, now_s: float) -> None:
-        """For one frame. Those that are refused are paid for too, so that repeating them at once does not help.
+        """For one frame. Those that are refused are told to come back one after the other, and found a place by then:
+        if they were paid for, many that come back as told would keep each other out for ever.
 
-        Raises: TooManyFrames: the frame must not be served; come back when the debt is paid.
+        Raises: TooManyFrames: the frame must not be served; come back later.
         """
         self._refill(now_s)
-        self._frames = max(self._frames - 1, -float(self._burst))
-        if self._frames < 0:
-            raise TooManyFrames(rate=self._rate, retry_after_s=(1 - self._frames) / self._rate)
+        if self._frames >= 1:
+            self._frames -= 1
+            return
+        self._refused = min(self._refused + 1, float(self._burst))
+        raise TooManyFrames(rate=self._rate, retry_after_s=self._refused / self._rate)
 
     @property
     def is_spent(self) -> bool:
         """As many frames were refused as may come at once: this is no accident any more."""
-        return self._frames <= -self._burst
+        return self._refused >= self._burst
 
     def is_whole(self, *, now_s: float) -> bool:
         self._refill(now_s)
         return self._frames >= self._burst
 
     def _refill(self, now_s: float) -> None:
-        self._frames = min(self._frames + (now_s - self._at_s) * self._rate, float(self._burst))
+        room = (now_s - self._at_s) * self._rate
+        self._frames = min(self._frames + room, float(self._burst))
+        self._refused = max(self._refused - room, 0.0)
         self._at_s = now_s
 
 

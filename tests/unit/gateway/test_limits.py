@@ -1,5 +1,6 @@
 """What one person may do to the server over all their connections."""
 
+import heapq
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 
 from tests.support.gateway_line import Line, ManualClock, principal, token_for
 from tests.support.gateway_world import Durable, World
+from torpor.errors import TooManyFrames
 from torpor.gateway.close_reasons import CloseReason
-from torpor.gateway.limits import Limits
+from torpor.gateway.limits import Limits, Share
 from torpor.gateway.options import GatewayOptions
 from torpor.records.frames import (
     Accepted,
@@ -58,16 +60,32 @@ async def test_frames_beyond_the_rate_are_refused_with_the_time_to_wait() -> Non
             await line.hear_a(Done)
         line.say(Subscribe(subscription=Subscription(conversation="c2")))
         assert (await line.hear_a(ErrorFrame)).conversation == "c2"
-        house.clock.advance(0.5)
+        house.clock.advance(0.25)
         line.say(Refresh(ref="x", conversation="c1"))
         refused = await line.hear_a(ErrorFrame)
         assert (refused.code, refused.ref, refused.conversation) == ("too_many_frames", "x", "c1")
-        assert refused.retry_after_s == pytest.approx(1.0)
+        assert refused.retry_after_s == pytest.approx(0.75), (
+            "the one before it comes first, half a second after it came"
+        )
         assert house.world.posted == []
 
         house.clock.advance(refused.retry_after_s)
         line.say(NOTHING)
         await line.hear_a(Done)
+
+
+def test_all_who_come_back_when_they_were_told_to_are_served_at_the_rate() -> None:
+    share = Share(rate=50.0, burst=100, now_s=0.0)
+    waiting, times = [(0.0, number) for number in range(300)], []
+    while waiting and len(times) < 10_000:
+        now_s, number = heapq.heappop(waiting)
+        times.append(now_s)
+        try:
+            share.pay(now_s=now_s)
+        except TooManyFrames as refused:
+            heapq.heappush(waiting, (now_s + refused.retry_after_s, number))
+    assert waiting == []
+    assert times[-1] < 300 / 50.0 + 0.1
 
 
 async def test_the_rate_is_of_the_person_over_all_connections_and_of_nobody_else() -> None:
