@@ -6,9 +6,12 @@ defaults of deadlines and caps are the toolbox's.
 """
 
 import functools
+import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, TypeVar, overload
@@ -43,6 +46,29 @@ class Origin(NamedTuple):
 
     path: Path
     source: bytes
+
+
+class Fault(NamedTuple):
+    """Why a function is no tool."""
+
+    error: ConfigError
+    file: str
+    """Empty, and line 0, where nobody can tell."""
+    line: int
+
+
+_FAULTS: Final[ContextVar[list[Fault] | None]] = ContextVar("faults", default=None)
+
+
+@contextmanager
+def faults_kept() -> Iterator[list[Fault]]:
+    """Within it a declaration that is at fault raises nothing, so that all of a file can be told at once."""
+    faults: list[Fault] = []
+    token = _FAULTS.set(faults)
+    try:
+        yield faults
+    finally:
+        _FAULTS.reset(token)
 
 
 class NeverHappened:
@@ -158,5 +184,18 @@ def tool(function: Callable[P, R] | None = None, /, **declared: Any) -> Any:
     Raises: ConfigError: the function cannot be offered to a model.
     """
     if function is not None:
-        return Tool(function)
-    return functools.partial(Tool, **declared)
+        return _declared(function)
+    return functools.partial(_declared, **declared)
+
+
+def _declared(function: Callable[P, R], **declared: Any) -> Tool[P, R] | Callable[P, R]:
+    """The tool; the function itself where its fault was kept for later."""
+    try:
+        return Tool(function, **declared)
+    except ConfigError as exc:
+        faults = _FAULTS.get()
+        if faults is None:
+            raise
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        faults.append(Fault(exc, code.co_filename if code else "", code.co_firstlineno if code else 0))
+        return function

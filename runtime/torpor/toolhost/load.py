@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from torpor.toolhost.declare import Origin, Runs, Tool
+from torpor.toolhost.declare import Origin, Runs, Tool, faults_kept
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.modules import declared_tools, load_module, read_source
 
@@ -70,12 +70,17 @@ class _Loading:
             return []
 
     def add(self, path: Path) -> None:
-        try:
-            source = read_source(path)
-            module = load_module(path, source=source)
-        except BaseException as exc:  # noqa: BLE001  # the edge to a tool author's code, at start
-            message = f"{type(exc).__name__}: {exc}"
-            self._report(path, _line(exc, path), f"is not loaded, its tools are not offered: {message}")
+        source, module = b"", None
+        with faults_kept() as faults:
+            try:
+                source = read_source(path)
+                module = load_module(path, source=source)
+            except BaseException as exc:  # noqa: BLE001  # the edge to a tool author's code, at start
+                if not faults:  # it may come of one of them
+                    self._report_unloaded(path, _line(exc, path), exc)
+        for fault in faults:
+            self._report_unloaded(path, fault.line if fault.file == str(path) else 0, fault.error)
+        if module is None or faults:
             return
         tools = list(declared_tools(module))
         if not tools:
@@ -96,6 +101,9 @@ class _Loading:
         else:
             self.tools[tool.name] = tool
             self._homes[tool.name] = path
+
+    def _report_unloaded(self, path: Path, line: int, exc: BaseException) -> None:
+        self._report(path, line, f"is not loaded, its tools are not offered: {type(exc).__name__}: {exc}")
 
     def _report(self, path: Path, line: int, message: str) -> None:
         self.problems.append(ToolProblem(file=f"{path.parent.name}/{path.name}", line=line, message=message))

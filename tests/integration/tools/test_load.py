@@ -61,6 +61,33 @@ def test_other_files_are_left_alone(folder: Path) -> None:
     assert load_tools(folder) == LoadedTools(tools=(), problems=())
 
 
+def test_all_faulty_declarations_of_a_module_are_told_at_once(folder: Path) -> None:
+    module(
+        folder,
+        "pay.py",
+        '''
+        from torpor import tool
+
+        @tool(effect="maybe")
+        def pay() -> str:
+            """Pay."""
+
+        @tool
+        def look(*places: str) -> str:
+            """Look."""
+
+        @look.probe
+        def looked() -> None: ...
+        ''',
+    )
+
+    first, second = load_tools(folder).problems
+
+    assert "tool 'pay': effect is 'maybe', expected read or write" in str(first)
+    assert "tool 'look': " in str(second)
+    assert 0 < first.line < second.line
+
+
 @pytest.mark.parametrize("name", ["folder.py", "gone.py"])
 def test_what_is_named_like_a_module_and_cannot_be_read_is_told(folder: Path, name: str) -> None:
     path = folder / name
