@@ -221,6 +221,19 @@ class TooManyUpdates(ClientError):
         self.updates_max = updates_max
 
 
+class TooManyChanges(ClientError):
+    """The conversation was renamed, archived, listed again or refreshed by hand too often since a message came."""
+
+    code = "too_many_changes"
+    retry = Retry.SAFE
+
+    def __init__(self, *, changes_max: int) -> None:
+        super().__init__(
+            f"conversation was changed {changes_max} times since the last message, it stays as it is; send one first"
+        )
+        self.changes_max = changes_max
+
+
 class Rejected(ClientError):
     """A turn is running and the sender asked for ``when_busy=reject``."""
 

@@ -28,6 +28,7 @@ SAMPLES = [
     errors.UnknownAgent("cook", known=("clerk",)),
     errors.Busy("mailbox", waiting=64, retry_after_s=1.5),
     errors.TooManyUpdates(updates_max=128),
+    errors.TooManyChanges(changes_max=128),
     errors.Rejected(turn=3),
     errors.NotNow(turn=3, deadline_s=5.0),
     errors.NothingToCancel(),
@@ -110,7 +111,7 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
     assert (
         safe
         == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull", "KeysUnavailable"}
-        | {"TooManyUpdates", "TooManyConnections", "TooManyFrames"}
+        | {"TooManyUpdates", "TooManyChanges", "TooManyConnections", "TooManyFrames"}
         | passing
     )
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}

@@ -132,6 +132,11 @@ class Journal:
             self._state = fold(self._state, records)
             self._buffer.extend(records)
 
+    @property
+    def added_us(self) -> int:
+        """When what was added last happened; to be asked before anything is waited for."""
+        return self._buffer[-1].at_us
+
     def add_job(self, job: Job) -> None:
         if not JOB_ID.fullmatch(job.id):
             raise InvariantBroken(f"job {job.id!r} has no usable id, expected 1..128 letters, digits or any of '_.:-'")

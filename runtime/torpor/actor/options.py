@@ -15,6 +15,9 @@ class ActorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     context_updates_max: Count = 128
     """Updates of the context that are recorded between the beginnings of two turns; one more is answered
     ``too_many_updates``, and nothing is selected any more."""
+    changes_max: Count = 128
+    """Changes of title, of being archived and of the live context by hand that are recorded from one message to the
+    next; one more is answered ``too_many_changes``."""
     busy_retry_after_s: Pause = 1.0
     """What a ``busy`` client is told to wait."""
     snapshot_share: Share = 0.5

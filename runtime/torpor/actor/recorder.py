@@ -19,6 +19,7 @@ from torpor.errors import (
     NotOffered,
     NotRetractable,
     Rejected,
+    TooManyChanges,
     TooManyUpdates,
     UnknownAgent,
     UnknownConversation,
@@ -100,7 +101,7 @@ class Recorder:
         receipt = Receipt(
             message_id=command.message_id,
             event=journal.state.event,
-            at_us=self._parts.clock.now_us(),
+            at_us=journal.added_us,
             position=_position(journal.state, command.message_id),
         )
         journal.remember(receipt)
@@ -122,13 +123,15 @@ class Recorder:
         self._journal.add(ConversationCreated(agent=agent.name, title=command.title))
 
     def rename(self, command: RenameConversation) -> None:
-        """Raises: UnknownConversation."""
+        """Raises: UnknownConversation, TooManyChanges."""
         if command.title != self._existing().title:
+            self._check_changes()
             self._journal.add(ConversationRenamed(title=command.title, principal=command.principal))
 
     def archive(self, command: ArchiveConversation) -> None:
-        """Raises: UnknownConversation."""
+        """Raises: UnknownConversation, TooManyChanges."""
         if command.is_archived is not self._existing().is_archived:
+            self._check_changes()
             kind = ConversationArchived if command.is_archived else ConversationUnarchived
             self._journal.add(kind(principal=command.principal))
 
@@ -157,6 +160,11 @@ class Recorder:
                 note=notes.retracted(ended.executed),
             )
         )
+
+    def _check_changes(self) -> None:
+        """A journal grows with what is said, not with what is done to and fro. Raises: TooManyChanges."""
+        if self._journal.state.changes >= (changes_max := self._parts.actor.changes_max):
+            raise TooManyChanges(changes_max=changes_max)
 
     def _existing(self) -> ConversationState:
         state = self._journal.state
@@ -209,7 +217,7 @@ class Recorder:
 
     def refresh(self, command: RefreshLiveContext) -> Refreshed:
         """Order a new live context: by hand unless one is on its way, on opening when it is old, and where it is
-        switched off, never."""
+        switched off, never. Raises: TooManyChanges."""
         parts, state, now_us = self._parts, self._journal.state, self._parts.clock.now_us()
         agent = parts.agents.get(state.agent) if state.seq else None
         options = parts.surroundings.live
@@ -224,6 +232,8 @@ class Recorder:
             reason = due(state, options=options, now_us=now_us, is_opened=True)
         if reason is None:
             return Refreshed.NOT_DUE
+        if reason is LiveReason.HAND:
+            self._check_changes()
         order, job = order_of(state, reason, agent=agent.name, now_us=now_us)
         self._journal.add(order)
         self._journal.add_job(job)

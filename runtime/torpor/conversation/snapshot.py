@@ -18,7 +18,7 @@ from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 8
+SNAPSHOT_VERSION: Final = 9
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 
@@ -36,6 +36,7 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: int
     title: str = ""
     is_archived: bool = False
+    changes: int = 0
     notes: tuple[Block, ...] = ()
     offers: tuple[Offer, ...] = ()
     ended: EndedTurn | None = None

@@ -185,6 +185,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     title: str = ""
     is_archived: bool = False
+    changes: int = 0
+    """Since a message came: other titles, archived or not, live contexts ordered by hand."""
     turns: int = 0
     """Turns begun so far."""
     preamble: Preamble = Preamble()

@@ -7,9 +7,11 @@ import pytest
 from tests.support.doubles import fails, says
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.actor.creations import Creations
+from torpor.actor.options import ActorOptions
 from torpor.errors import (
     ConversationExists,
     RequestInvalid,
+    TooManyChanges,
     TooManyConversations,
     TorporError,
     UnknownAgent,
@@ -33,6 +35,7 @@ from torpor.records.journal import (
     MessageReceived,
 )
 from torpor.store.contract import DirectoryRow
+from torpor.store.in_memory import MemoryData
 
 RENAME = RenameConversation(principal="ann", title="errands")
 ARCHIVE = ArchiveConversation(principal="ann")
@@ -200,3 +203,23 @@ async def test_a_place_that_nobody_took_is_free_again() -> None:
             await do(engine, CreateConversation(agent="cook"))
         other = ConversationKey("acme", "ann", "c_2")
         assert await do(engine, CreateConversation(), key=other) is True
+
+
+async def test_a_journal_does_not_grow_with_what_is_done_to_and_fro() -> None:
+    data = MemoryData()
+    async with running_engine(says("hello"), data=data, actor=ActorOptions(changes_max=3)) as engine:
+        await do(engine, CreateConversation())
+        await do(engine, RENAME)
+        await do(engine, ARCHIVE)
+        await do(engine, UNARCHIVE)
+        before = await engine.records()
+        for command in (RenameConversation(principal="ann", title="other"), ARCHIVE):
+            with pytest.raises(TooManyChanges, match="was changed 3 times since the last message"):
+                await do(engine, command)
+        assert await do(engine, RENAME) is True  # it is called that already
+        assert await engine.records() == before
+    async with running_engine(says("hello"), data=data, actor=ActorOptions(changes_max=3)) as engine:
+        with pytest.raises(TooManyChanges):
+            await do(engine, ARCHIVE)
+        await engine.ask("hello")
+        assert await do(engine, ARCHIVE) is True

@@ -24,6 +24,7 @@ STATE = ConversationState(
     agent="clerk",
     title="errands\nand more",
     is_archived=True,
+    changes=4,
     ended=EndedTurn(
         number=3,
         messages=(MessageId("m"),),
