@@ -1,6 +1,7 @@
 """One stored conversation -> the verdict on it; reads row by row, and keeps one conversation at a time."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,7 @@ from torpor.store.codec import checksum_of
 from torpor.store.contract import Blobs, Tombstone
 from torpor.store.sqlite.auditing import AuditReader, StoredConversation, StoredRow
 
+_OF_THE_DIRECTORY: Final = ("agent", "title", "created_us", "updated_us", "is_archived", "is_failed")
 TakeRecord = Callable[[bytes], None]
 """Gets each record as it is written, once its row was taken."""
 
@@ -65,9 +67,7 @@ async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord 
         verification.end(stored.head)
         if stored.begins_after:
             raise Differs(1, f"its row names position {stored.begins_after} before it, expected none")
-        verification.check_directory(
-            agent=stored.agent, title=stored.title, created_us=stored.created_us, updated_us=stored.updated_us
-        )
+        verification.check_directory({name: getattr(stored, name) for name in _OF_THE_DIRECTORY})
         verification.check_receipts(
             ((row.message_id, row.receipt) for row in stored.receipts), event_now=stored.event_now
         )

@@ -7,7 +7,7 @@ chain over the messages of the last request and of each that a fold ended, taken
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +32,7 @@ from torpor.records.journal import (
     TurnRefused,
 )
 from torpor.records.nesting import RECORD_DEPTH_MAX, is_deep_json
-from torpor.store.codec import StoredBatch
+from torpor.store.codec import StoredBatch, shown_by
 from torpor.store.contract import Blobs, Head, Snapshot
 
 _ROW: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -40,6 +40,10 @@ _RECORD: Final = msgspec.json.Decoder(JournalRecord)
 _RECEIPT: Final = msgspec.json.Decoder(Receipt)
 _ENCODER: Final = msgspec.json.Encoder()
 _PIECE_BYTES: Final = 1_048_576
+_OF_THE_FIRST: Final = frozenset({"agent", "title", "created_us"})
+"""What stands in the first record, or began there."""
+_RECEIPT_LATER_MAX_US: Final = 60_000_000
+"""A receipt bears the time of its record; older ones were dated when they were made, a moment later."""
 
 
 class Differs(ValueError):
@@ -69,6 +73,8 @@ class Verification:
         self._last: RebuiltRequest | None = None
         self._messages: dict[str, MessageReceived] = {}
         self._updated_us = 0
+        self._is_failed = False
+        """Whether lists show that the last turn failed."""
         self.state = ConversationState()
         self.requests = 0
         """Rebuilt, each with the digest and the link that its record names."""
@@ -132,14 +138,20 @@ class Verification:
             raise Differs(now.seq + 1, f"its snapshot stands at record {self._snapshot.seq}, the journal ends before")
         self._check_last()
 
-    def check_directory(self, *, agent: str, title: str, created_us: int, updated_us: int) -> None:
-        """What lists show of the conversation is what its first and last record say."""
+    def check_directory(self, told: Mapping[str, object]) -> None:
+        """What lists show of the conversation, by name, is what its records say."""
         now = self.state
-        said = {"agent": now.agent, "title": now.title, "created_us": now.created_us, "updated_us": self._updated_us}
-        told = {"agent": agent, "title": title, "created_us": created_us, "updated_us": updated_us}
+        said: dict[str, object] = {
+            "agent": now.agent,
+            "title": now.title,
+            "created_us": now.created_us,
+            "updated_us": self._updated_us,
+            "is_archived": now.is_archived,
+            "is_failed": self._is_failed,
+        }
         for name, value in told.items():
             if value != said[name]:
-                seq = now.seq if name == "updated_us" else 1
+                seq = 1 if name in _OF_THE_FIRST else now.seq
                 raise Differs(seq, f"the directory says {name} is {value!r}, the record {said[name]!r}")
 
     def check_receipts(self, receipts: Iterable[tuple[str, bytes]], *, event_now: Callable[[], int]) -> None:
@@ -159,7 +171,8 @@ class Verification:
                 raise Differs(
                     seq, f"the receipt of message {message_id!r} names {receipt.message_id!r}, {receipt.event}"
                 )
-            if receipt.at_us < message.at_us or _ENCODER.encode(receipt) != stored:
+            later_us = receipt.at_us - message.at_us
+            if not 0 <= later_us <= _RECEIPT_LATER_MAX_US or _ENCODER.encode(receipt) != stored:
                 raise Differs(message.seq, f"the receipt of message {message_id!r} is not the one that was given")
         if missing:
             first = min(missing.values(), key=lambda message: message.seq)
@@ -178,6 +191,8 @@ class Verification:
         except (BadHistory, msgspec.DecodeError) as exc:
             raise Differs(seq, str(exc).removeprefix(f"record {seq} ")) from exc
         self._updated_us = record.at_us
+        if (is_failed := shown_by((record,)).is_failed) is not None:
+            self._is_failed = is_failed
 
     def _check(self, record: JournalRecord) -> None:
         match record:

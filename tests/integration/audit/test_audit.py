@@ -233,7 +233,9 @@ async def test_a_changed_number_beside_a_row_fails(changed: Changed, column: str
         assert verdict.seq
 
 
-@pytest.mark.parametrize("column", ["agent", "seq", "event", "last_position", "created_us", "updated_us"])
+@pytest.mark.parametrize(
+    "column", ["agent", "seq", "event", "last_position", "created_us", "updated_us", "is_archived", "is_failed"]
+)
 async def test_a_changed_value_of_the_directory_fails(changed: Changed, column: str) -> None:
     rng = random.Random(SEED)
     ((rowid, value),) = changed.values("conversations", column)
@@ -305,6 +307,23 @@ async def test_verify_names_the_first_record_that_differs_and_fails(lived: Lived
         ("DELETE FROM checksums", "table checksums has 0 rows"),
         ("DROP TABLE checksums", "lacks the tables checksums"),
         ("DELETE FROM boot", "table boot has 0 rows"),
+        ("UPDATE boot SET number = 0", "table boot tells of 0 starts, expected 1 to"),
+        ("UPDATE boot SET number = -5", "table boot tells of -5 starts, expected 1 to"),
+        ("UPDATE boot SET number = 9223372036854775807", "table boot tells of 9223372036854775807 starts"),
+        (
+            "INSERT INTO journal SELECT 99999, number, 99999, first_seq, last_seq, last_event, records, checksum"
+            " FROM journal WHERE position = 1",
+            "row 99999 of conversation number 1 follows its journal's head, or belongs to no journal",
+        ),
+        (
+            "INSERT INTO journal SELECT column1, number, column2, first_seq, last_seq, last_event, records, checksum"
+            " FROM journal, (VALUES (99998, 99999), (99999, 99998)) WHERE position = 1",
+            "row 99998 of conversation number 1 follows its journal's head, or belongs to no journal",
+        ),
+        (
+            """UPDATE receipts SET receipt = replace(receipt, '"at_us":1', '"at_us":2')""",
+            "the receipt of message '.*' is not the one that was given",
+        ),
         (
             'INSERT INTO receipts SELECT number, \'evil\', \'{"message_id":"evil","event":99999,"at_us":1,'
             '"position":0}\' FROM conversations',

@@ -29,7 +29,7 @@ from torpor.records.journal import (
 )
 from torpor.records.nesting import RECORD_DEPTH_MAX
 from torpor.store.blobs import MemoryBlobs
-from torpor.store.codec import StoredBatch, encode_records
+from torpor.store.codec import StoredBatch, encode_records, shown_by
 from torpor.store.contract import Head, Snapshot
 
 KEY = ConversationKey("acme", "ann", "c_1")
@@ -254,11 +254,13 @@ def test_a_snapshot_behind_the_end_is_told_and_one_of_another_version_is_nobodys
 def test_lists_show_what_the_records_say(teller: Teller) -> None:
     verification, now = verified(teller.journal), verification_facts(teller)
 
-    verification.check_directory(**now)  # type: ignore[arg-type]  # a table of its arguments
+    verification.check_directory(now)
 
-    for name, seq in {"agent": 1, "title": 1, "created_us": 1, "updated_us": len(teller.journal)}.items():
+    end = len(teller.journal)
+    places = {"agent": 1, "title": 1, "created_us": 1, "updated_us": end, "is_archived": end, "is_failed": end}
+    for name, seq in places.items():
         with pytest.raises(Differs, match=f"the directory says {name}") as caught:
-            verification.check_directory(**now | {name: "?"})  # type: ignore[arg-type]  # likewise
+            verification.check_directory(now | {name: "?"})
         assert caught.value.seq == seq
 
 
@@ -269,6 +271,8 @@ def verification_facts(teller: Teller) -> dict[str, object]:
         "title": created.title,
         "created_us": created.created_us,
         "updated_us": last.at_us,
+        "is_archived": created.is_archived,
+        "is_failed": bool(shown_by(teller.journal).is_failed),
     }
 
 
@@ -293,6 +297,7 @@ def test_a_receipt_that_is_missing_wrong_or_nobodys_is_told(teller: Teller) -> N
     assert "names" in complaint({id_: encoded(event=99)})
     assert "names" in complaint({id_: encoded(message_id="other")})
     assert "not the one that was given" in complaint({id_: encoded(at_us=message.at_us - 1)})
+    assert "not the one that was given" in complaint({id_: encoded(at_us=message.at_us + 10**12)})
     assert "not the one that was given" in complaint({id_: encoded() + b" "})
     assert "names" in complaint({"unheard_of": encoded(message_id="unheard_of")})
 

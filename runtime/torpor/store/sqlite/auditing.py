@@ -25,7 +25,8 @@ _KEYS: Final = """
 SELECT number, CAST(tenant AS BLOB), CAST(owner AS BLOB), CAST(conversation AS BLOB) FROM conversations
     ORDER BY tenant, owner, conversation"""
 _ROW: Final = """
-SELECT number, agent, coalesce(titles.title, ''), seq, event, batch_id, last_position, created_us, updated_us, due_us
+SELECT number, agent, coalesce(titles.title, ''), seq, event, batch_id, last_position, created_us, updated_us, due_us,
+    is_archived, is_failed
     FROM conversations LEFT JOIN titles USING (number) WHERE tenant = ? AND owner = ? AND conversation = ?"""
 _SNAPSHOT: Final = "SELECT seq, version, data FROM snapshots WHERE number = ?"
 _POSITIONS: Final = """
@@ -50,8 +51,8 @@ _KEY_OF_TOMBSTONES: Final = "SELECT secret FROM tombstone_secret"
 
 _STRAY: Final = """
 SELECT position, number FROM journal
-    WHERE number <> 0 AND position NOT IN (SELECT previous FROM journal)
-        AND position NOT IN (SELECT last_position FROM conversations)
+    WHERE number <> 0 AND (previous >= position OR (
+        position NOT IN (SELECT previous FROM journal) AND position NOT IN (SELECT last_position FROM conversations)))
     ORDER BY position"""
 _UNSUMMED: Final = """
 SELECT position, number FROM journal WHERE checksum IS NULL AND number <> 0 AND position > ? ORDER BY position"""
@@ -64,6 +65,10 @@ _BAD_JOBS: Final = """
 SELECT number, CAST(id AS BLOB) FROM jobs
     WHERE NOT json_valid(payload) OR kind = '' OR state NOT IN ('waiting', 'running', 'dead') OR attempts < 0
     ORDER BY number, id"""
+_STARTS_LEAST: Final = "SELECT max(EXISTS (SELECT 1 FROM conversations), (SELECT coalesce(max(boot), 0) FROM jobs))"
+"""Whoever wrote was started, and so was whoever took a job."""
+_STARTS_MAX: Final = 2**40
+"""A start every millisecond for thirty years."""
 _EVENT: Final = "SELECT event FROM conversations WHERE number = ?"
 _OF_CONVERSATIONS: Final = ("journal", "snapshots", "receipts", "jobs", "timers", "handles", "titles")
 
@@ -95,6 +100,9 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     created_us: int
     updated_us: int
     due_us: int | None
+    is_archived: int
+    """As it is stored; so is the next."""
+    is_failed: int
     snapshot: Snapshot | None
     begins_after: int
     """Position of the row that the oldest one names before it; 0 for none, as it should be."""
@@ -132,7 +140,7 @@ class AuditReader:
                 row = self._db.execute(_ROW, (key.tenant, key.owner, key.conversation)).fetchone()
                 if row is None:
                     return None
-                number, agent, title, seq, event, batch_id, last_position, created_us, updated_us, due_us = row
+                number, agent, title, seq, event, batch_id, last_position, created_us, updated_us, due_us, *marks = row
                 found = self._db.execute(_SNAPSHOT, (number,)).fetchone()
                 chain = self._db.execute(_POSITIONS, {"last": last_position, "number": number}).fetchall()
             finally:
@@ -145,6 +153,8 @@ class AuditReader:
             created_us=created_us,
             updated_us=updated_us,
             due_us=due_us,
+            is_archived=marks[0],
+            is_failed=marks[1],
             snapshot=Snapshot(seq=found[0], version=found[1], data=found[2]) if found else None,
             begins_after=chain[-1][1] if chain else last_position,
             rows=self._rows(key, [position for position, _ in chain]),
@@ -186,6 +196,7 @@ class AuditReader:
     def _stray_rows(self) -> Iterator[str]:
         with reading(self._path):
             counts = self._db.execute("SELECT number FROM boot").fetchall()
+            (least,) = self._db.execute(_STARTS_LEAST).fetchone()
             orphans = [
                 (table, *row) for table in _OF_CONVERSATIONS for row in self._db.execute(_ORPHANS.format(table=table))
             ]
@@ -197,6 +208,9 @@ class AuditReader:
             jobs = self._db.execute(_BAD_JOBS).fetchall()
         if len(counts) != 1:
             yield f"table boot has {len(counts)} rows, expected one"
+        for (starts,) in counts:
+            if not least <= starts <= _STARTS_MAX:
+                yield f"table boot tells of {starts} starts, expected {least} to {_STARTS_MAX}"
         if len(marks) != 1:
             yield f"table checksums has {len(marks)} rows, expected one"
         for table, number, count in orphans:
