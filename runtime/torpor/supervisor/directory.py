@@ -23,13 +23,14 @@ from torpor.errors import (
     ClientError,
     ConversationDeleted,
     InvariantBroken,
+    StoreUnavailable,
     TorporError,
     Unavailable,
     UnknownConversation,
 )
 from torpor.records.commands import CancelTurn, Command, Wake
 from torpor.records.ids import ConversationKey
-from torpor.store.contract import Cause, ErasableBlobs, Lease, Store
+from torpor.store.contract import Cause, ErasableBlobs, Erased, Lease, Store
 from torpor.supervisor.contract import Answer, Forgotten, LiveStatus
 from torpor.supervisor.listing import rows_of
 from torpor.supervisor.retention import Retired, may_go
@@ -180,7 +181,7 @@ class StoredDirectory:
         # Blobs go first: once the rows are gone, nothing tells any more which they were.
         handles = await self._store.handles_of(key)
         await self._blobs.remove(key, handles)
-        erased = await self._store.erase(lease, cause=cause, at_us=self._clock.now_us())
+        erased = await self._erased_of(lease, cause=cause)
         self._bus.publish_gone(key)
         self._erased[cause] += 1
         _log.info(
@@ -191,6 +192,15 @@ class StoredDirectory:
         )
         rest = await self._remove_rest(key)
         return _Taken(records=erased.records, blobs=len(handles) + rest, lingers=erased.lingers)
+
+    async def _erased_of(self, lease: Lease, *, cause: Cause) -> Erased:
+        """Where the answer was lost, look: who watches must be told of an erasure before the id is used again."""
+        try:
+            return await self._store.erase(lease, cause=cause, at_us=self._clock.now_us())
+        except StoreUnavailable:
+            if await self._store.describe(lease.key) is not None:
+                raise
+            return Erased(records=0, lingers=True)  # as far as anybody knows
 
     async def _remove_rest(self, key: ConversationKey) -> int:
         """With the last conversation of an owner goes what no record names: a crash may have left that."""

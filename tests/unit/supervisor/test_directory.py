@@ -15,6 +15,7 @@ from torpor.records.commands import RenameConversation, TellLiveContext
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import LiveContextOrdered, LiveReason, TurnCancelled, TurnFinished
 from torpor.store.contract import Cause, Erased, Lease, QuarantineKind
+from torpor.store.requests import Erase
 from torpor.turn.options import TurnOptions
 
 OTHER = ConversationKey("acme", "ann", "c_2")
@@ -164,6 +165,16 @@ async def test_a_store_that_fails_leaves_it_there_to_be_deleted_again() -> None:
         await engine.supervisor.deliver(KEY, RenameConversation(principal="ann", title="still there"))
         await delete(engine)
         assert is_gone(engine)
+
+
+async def test_who_watches_is_told_though_the_answer_of_the_store_was_lost() -> None:
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello")
+        watching = engine.watch()
+        engine.store.core.fail(StoreUnavailable("lost"), applied=True, hits=lambda request: isinstance(request, Erase))
+        await delete(engine)
+        assert is_gone(engine)
+        assert watching.is_gone
 
 
 async def test_blobs_go_unless_another_conversation_names_them() -> None:
