@@ -108,7 +108,7 @@ def command(
 ) -> int:
     """Send TEXT, wait for the turn that answers it, and print its last reply. TEXT - reads standard input.
 
-    Standard error tells when a conversation is made or is somebody else's, and when the server goes away and comes back.
+    Standard error tells when a conversation is made or is somebody else's, and when the server goes and comes back.
 
     Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 5 the model refused, 1
     anything else that went wrong, 2 used wrongly.

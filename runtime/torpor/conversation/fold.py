@@ -294,8 +294,7 @@ def _model_requested(state: ConversationState, record: ModelRequested) -> Conver
         raise BadHistory(f"record {record.seq} names preamble {record.preamble}, it is {state.preamble.digest}")
     view, taken, rest = _asked(state, turn, record.joined, f"record {record.seq}")
     if record.link != view.link.hex():
-        found = f"requested link {record.link}, the view has {view.link.hex()}"
-        raise BadHistory(f"record {record.seq} {found}: something before it is not what was sent")
+        raise BadHistory(f"record {record.seq} requested link {record.link}, the view has {view.link.hex()}")
     if record.live != digest_of(turn.live):
         raise BadHistory(f"record {record.seq} names live context {record.live!r}, it is {digest_of(turn.live)!r}")
     is_again = record.round == turn.round

@@ -44,6 +44,7 @@ _OF_THE_FIRST: Final = frozenset({"agent", "title", "created_us"})
 """What stands in the first record, or began there."""
 _RECEIPT_LATER_MAX_US: Final = 60_000_000
 """A receipt bears the time of its record; older ones were dated when they were made, a moment later."""
+_NOT_SENT: Final = ": something before it is not what was sent"
 
 
 class Differs(ValueError):
@@ -189,7 +190,9 @@ class Verification:
         try:
             self.state = fold(self.state, (record,))
         except (BadHistory, msgspec.DecodeError) as exc:
-            raise Differs(seq, str(exc).removeprefix(f"record {seq} ")) from exc
+            what = str(exc).removeprefix(f"record {seq} ")
+            told = _NOT_SENT if isinstance(record, ModelRequested) and "link" in what else ""
+            raise Differs(seq, f"{what}{told}") from exc
         self._updated_us = record.at_us
         if (is_failed := shown_by((record,)).is_failed) is not None:
             self._is_failed = is_failed
@@ -232,7 +235,7 @@ class Verification:
                 link = hashlib.sha256(link + bytes(canonical([message.role, block]))).digest()
         if link.hex() != request.record.link:
             what = f"it names link {request.record.link}, its messages have {link.hex()}"
-            raise Differs(request.seq, f"{what}: something before it is not what was sent")
+            raise Differs(request.seq, f"{what}{_NOT_SENT}")
 
 
 async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Handle]) -> tuple[str, ...]:

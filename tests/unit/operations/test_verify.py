@@ -341,6 +341,16 @@ def test_a_handle_is_noted_with_its_record(teller: Teller) -> None:
     assert verified(journal).handles == [Handle(place + 1, "h")]
 
 
+def test_words_that_changed_are_told_by_the_request_that_sent_others(teller: Teller) -> None:
+    place = first(teller, MessageReceived)
+    changed = msgspec.structs.replace(teller.journal[place], blocks=(text_block("not what was said"),))
+
+    with pytest.raises(Differs, match=r"the view has .*: something before it is not what was sent") as caught:
+        verified([*teller.journal[:place], changed, *teller.journal[place + 1 :]])
+
+    assert isinstance(teller.journal[caught.value.seq - 1], ModelRequested)
+
+
 def test_a_body_that_is_not_what_its_link_names_is_told_whatever_the_fold_says(
     teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
