@@ -30,6 +30,7 @@ from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.door import open_door
 from torpor.gateway.metrics_route import MetricsRoute
 from torpor.gateway.options import GatewayOptions
+from torpor.gateway.pacing import PacedJournals
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
 from torpor.home import load_home
@@ -147,7 +148,7 @@ async def running(
             conversations=engine.supervisor,
             directory=engine.directory,
             forks=engine.forks,
-            journals=engine.store,
+            journals=PacedJournals(engine.store, reads_max=settings.gateway.reads_max),
             bus=engine.bus,
             jobs=engine.jobs,
             server=Overview(metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain),

@@ -90,6 +90,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A conversation that nobody used for longer is looked after when somebody opens it; see ``[live_context]``."""
     replay_page: Count = 128
     """Records read from a journal at once."""
+    reads_max: Count = 16
+    """Such reads of the whole server in one moment; more of them wait, so that a crowd of clients holds up nobody."""
     replay_events_max: Amount = 10_000
     """Events that a cursor may be behind and still be continued; behind more of them it is answered by ``reload``."""
     replay_age_max_s: Seconds = 2_592_000.0
