@@ -26,6 +26,7 @@ def command(context: click.Context, *, state: str | None, server: Server, data: 
     """List background work that is not done, and since when the oldest of it is due. Operators only.
 
     STATE is waiting, running, or dead: what failed in all its attempts, or cannot be done. DUE is when it runs next.
+    With --json the last line has the counts.
     """
     if (verb := context.invoked_subcommand) is not None:
         sources = map(context.get_parameter_source, context.params)
@@ -43,6 +44,7 @@ def _list(state: str | None, *, server: Server, data: Path | None, as_json: bool
     if as_json:
         for row in shown:
             print_json(row)
+        print_json(counts)
         return
     if shown:
         head = ("ID", "KIND", "STATE", "AGE", "DUE", "ATTEMPTS", "LAST ERROR")
