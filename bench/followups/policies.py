@@ -197,7 +197,6 @@ class SummariseEverything:
             carried=Carried(items=()),
             skills=frozenset(),
             options=self._limits.options,
-            before_tokens=tokens,
         )
         return self._replaced(state, record)
 

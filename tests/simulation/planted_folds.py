@@ -12,7 +12,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.planting import Planted
 from torpor.actor import recorder
 from torpor.actor.commit import Journal
-from torpor.conversation import compaction, fold, folding, live_context, replacing, steps, summary
+from torpor.conversation import compaction, fold, folding, live_context, reckoning, replacing, steps, summary
 from torpor.conversation.segments import TurnStart, rebuilt
 from torpor.conversation.state import ConversationState
 from torpor.conversation.summary import Carried
@@ -149,6 +149,11 @@ def steer_never_joins_a_small_window() -> AbstractContextManager[object]:
     return patch.object(steps, "joining", lambda *_, **__: ())
 
 
+def fold_forgets_who_joins() -> AbstractContextManager[object]:
+    """What a fold comes to is told without the messages that join the request after it."""
+    return patch.object(reckoning, "joining", lambda *_, **__: ())
+
+
 def skill_lost_at_fold() -> AbstractContextManager[object]:
     """The texts of skills go with the turns that loaded them."""
     return patch.object(folding, "_skill_texts", lambda *_, **__: {})
@@ -238,6 +243,7 @@ PLANTED_FOLDS: Final = {
     "turn_only_kept_over_fold": Planted(turn_only_kept_over_fold, "view", 10, dwells=_FOLDING),
     "steer_joins_whatever_its_size": Planted(steer_joins_whatever_its_size, "failed_with_room", 60, dwells=_CROWDED),
     "steer_never_joins_a_small_window": Planted(steer_never_joins_a_small_window, "steer_left", 20, dwells=_FOLDING),
+    "fold_forgets_who_joins": Planted(fold_forgets_who_joins, "fold_misreckoned", 60, dwells=_FOLDING),
     "skill_lost_at_fold": Planted(skill_lost_at_fold, "skill_lost", 20, dwells=_FOLDING),
     "fold_unannounced": Planted(fold_unannounced, "attempt_unrecorded", 10, dwells=_FOLDING),
     "summariser_asked_again": Planted(summariser_asked_again, "fold_retried", 50, dwells=_FAILING),

@@ -51,7 +51,7 @@ def has_older(state: ConversationState) -> bool:
 def replaced(state: ConversationState, reason: FoldReason, *, pick: Pick, skills: Sequence[str]) -> ContextReplaced:
     """The record of that fold. Args: skills: all there are."""
     if reason is FoldReason.SHORTENED:
-        return shortened(state, options=COMPACTION, before_tokens=0)
+        return shortened(state, options=COMPACTION)
     plan, summary, items = plan_of(state, reason), None, carried_so_far(state)
     if reason is FoldReason.SUMMARY:
         summary = pick(SUMMARIES)
@@ -70,7 +70,6 @@ def replaced(state: ConversationState, reason: FoldReason, *, pick: Pick, skills
         carried=items,
         skills=frozenset(skills[pick((0, 0, 1)) :]),
         options=COMPACTION,
-        before_tokens=0,
     )
 
 

@@ -32,6 +32,7 @@ def judge_folds(case: Case) -> Iterator[Violation]:
                 yield _broken(case, fold, "fold_not_measured", "no reply has told what the fold before came to")
     yield from _attempts(case)
     yield from _failures(case)
+    yield from _reckoned(case)
     if case.evidence.window is not None:
         yield from _requests(case, case.evidence.window)
         yield from _too_long(case, case.evidence.window)
@@ -208,6 +209,19 @@ def _failures(case: Case) -> Iterator[Violation]:
             yield case.broken("fold_retried", f"record {record['seq']} follows a failure in turn {failed}")
         if record["kind"] == "compaction_failed":
             failed = record["turn"]
+
+
+def _reckoned(case: Case) -> Iterator[Violation]:
+    """A fold tells the tokens of the request that follows it, whoever joins it and whatever is offered with it."""
+    told: Json = {}
+    for record in case.story.records:
+        if record["kind"] == "model_requested" and told:
+            after, asked = told["after_tokens"], record["estimated_tokens"]
+            if not asked / _SLACK - 1 <= after <= asked * _SLACK + 1:
+                fact = f"record {told['seq']} tells {after} tokens after it, request {record['call']} has {asked}"
+                yield case.broken("fold_misreckoned", fact)
+        if record["kind"] not in {"preamble_changed", "preamble_returned"}:
+            told = record if record["kind"] == "context_replaced" else {}
 
 
 def _requests(case: Case, window: Window) -> Iterator[Violation]:

@@ -5,7 +5,6 @@ Above: the turn, which asks the summariser and commits the record. What is folde
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -20,7 +19,6 @@ from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, sa
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, held, rendered, told_bytes
 from torpor.conversation.transcript import first_words, text_of_result
-from torpor.conversation.view import View
 from torpor.records.blocks import Block, canonical, head_of, result_of, text_block
 from torpor.records.journal import ContextReplaced, FoldReason
 from torpor.records.summary import Summary
@@ -66,15 +64,13 @@ def folded(
     carried: Carried,
     skills: AbstractSet[str],
     options: CompactionOptions,
-    before_tokens: int,
     reads_earlier: bool = True,
-    bytes_per_token: float = BYTES_PER_TOKEN,
 ) -> ContextReplaced:
-    """The record that puts a summary in the place of ``plan.folded``.
+    """The record that puts a summary in the place of ``plan.folded``; what it comes to is not reckoned yet.
 
     Args: summary: the summariser's; None to go by the beginnings of what was said.  carried: the items after it,
-        of which stays what has room.  skills: keys that may still be loaded.  before_tokens: of the next request as it
-        would be.  reads_earlier: whether the model has the tool for it.  bytes_per_token: as its host counts.
+        of which stays what has room.  skills: keys that may still be loaded.  reads_earlier: whether the model has the
+        tool for it.
     """
     generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
     if summary is None:
@@ -112,22 +108,14 @@ def folded(
         left_out_turns=carried.left_out_turns,
         skills=tuple(texts),
         forgotten=tuple(sorted(_in_what_goes(state.skills, plan.folded).keys() - texts.keys())),
-        before_tokens=before_tokens,
-        after_tokens=_tokens(state, view, bytes_per_token),
     )
 
 
-def shortened(
-    state: ConversationState,
-    *,
-    options: CompactionOptions,
-    before_tokens: int,
-    reads_earlier: bool = True,
-    bytes_per_token: float = BYTES_PER_TOKEN,
-) -> ContextReplaced:
-    """The record that cuts the long results of every turn in the view, the open round's among them.
+def shortened(state: ConversationState, *, options: CompactionOptions, reads_earlier: bool = True) -> ContextReplaced:
+    """The record that cuts the long results of every turn in the view, the open round's among them; what it comes to is
+    not reckoned yet.
 
-    Args: reads_earlier: whether the model has the tool that reads them.  bytes_per_token: as its host counts.
+    Args: reads_earlier: whether the model has the tool that reads them.
     """
     short = {
         call_id: _cut_result(block, hint=_RESULT_HINT.format(turn=number) if reads_earlier else "", options=options)
@@ -150,13 +138,7 @@ def shortened(
         left_out_turns=state.left_out_turns,
         skills=skills,
         shortened=short,
-        before_tokens=before_tokens,
-        after_tokens=_tokens(state, view, bytes_per_token),
     )
-
-
-def _tokens(state: ConversationState, view: View, bytes_per_token: float) -> int:
-    return math.ceil((state.preamble.size_bytes + view.size_bytes) / bytes_per_token)
 
 
 def _head_of(state: ConversationState) -> tuple[tuple[Block, ...], tuple[str, ...]]:

@@ -15,7 +15,12 @@ from torpor.records.journal import WhenBusy
 
 
 def joining(state: ConversationState, *, window: Window) -> tuple[MessageId, ...]:
-    """Of the messages that wait. Args: window: what the agent's requests may take."""
+    """Of the messages that wait; none where the next request is one that is asked again, without them.
+
+    Args: window: what the agent's requests may take.
+    """
+    if state.turn is None or state.turn.call:
+        return ()
     waiting = tuple(message.id for message in state.queued if message.when_busy is WhenBusy.STEER)
     if not window.budget_tokens:
         return waiting

@@ -289,6 +289,7 @@ def _context_replaced(record: ContextReplaced) -> Description:
         "shortened": list(record.shortened),
         "before_tokens": record.before_tokens,
         "after_tokens": record.after_tokens,
+        "is_without_tool": record.is_without_tool,
         "usage": _usage(record.usage),
         "model": record.model,
         "calls": record.calls,
@@ -298,6 +299,8 @@ def _context_replaced(record: ContextReplaced) -> Description:
     else:
         what = f"turns {record.turns[0]} to {record.turns[1]} folded, {_FOLDS[record.reason]}"
         what += f", generation {record.generation}, {_count(record.items, 'open item')}"
+    if record.is_without_tool:
+        what += ", no room for read_earlier yet"
     return f"{what} (about {record.before_tokens} tokens before, {record.after_tokens} after)", facts, content
 
 

@@ -361,6 +361,8 @@ class ContextReplaced(Record, frozen=True, tag="context_replaced"):
     """Estimated, of the next request without this."""
     after_tokens: int = 0
     """Estimated, of the next request."""
+    is_without_tool: bool = False
+    """Whether there was no room for the tool that reads earlier turns, which comes with a fold or a turn after it."""
     usage: Usage = Usage()
     """Of the summariser, all its calls together."""
     model: str = ""

@@ -2,7 +2,7 @@
 conversations."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
+from torpor.turn.fold_record import FoldTerms
 from torpor.turn.live_context import LiveModel
 from torpor.turn.offer import Offer, Offers
 
@@ -26,17 +27,6 @@ INDEX_BUDGET_TOKENS: Final = 2_000
 """Of the index of skills, where nobody says otherwise."""
 UNBOUND: Final = Profile()
 """Nothing but the model's window counts."""
-
-
-class FoldTerms(NamedTuple):
-    """What a fold needs to know of what its agent offers."""
-
-    preamble: Preamble
-    """Once something is folded."""
-    skills: frozenset[str]
-    """Keys that may still be loaded."""
-    reads_earlier: bool
-    """Whether the model has the tool that reads what goes."""
 
 
 class Agent:

@@ -15,8 +15,7 @@ import anyio
 import msgspec
 
 from torpor.conversation.budget import BYTES_PER_TOKEN
-from torpor.conversation.compaction import fitted
-from torpor.conversation.folding import Plan, carried_so_far, folded, plan_of, shortened
+from torpor.conversation.folding import Plan, carried_so_far, folded, plan_of
 from torpor.conversation.proposal import BadSummary, read_proposal
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact, Folding
@@ -29,6 +28,7 @@ from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
 from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
 from torpor.records.summary import Item, Summary
+from torpor.turn.fold_record import FoldTerms, capped, offered, unaided
 from torpor.turn.places import Share
 from torpor.turn.side_model import Unheard, finished_text, side_preamble
 
@@ -42,6 +42,8 @@ ENVELOPE_BYTES: Final = 128
 """Of a request, around the question."""
 CHARS_PER_TOKEN: Final = 3
 """Of the room that a summariser is told it has; fewer than are counted, for characters of more than one byte."""
+WORTH_ASKING_TOKENS: Final = 24
+"""Of a summary, in place of turns that have to go: for less nobody is asked."""
 TRIES: Final = 2
 """Of one piece; the second one when the first answer cannot be used."""
 DEFAULT_PROMPT: Final = """\
@@ -101,54 +103,31 @@ async def replacement(
     summariser: Summariser | None,
     folding: Folding,
     places: Share,
-    skills: AbstractSet[str],
+    terms: FoldTerms,
     spent: Spent,
-    reads_earlier: bool,
 ) -> ContextReplaced | CompactionFailed:
     """What becomes of a step that replaces a part of the view; without a summariser, or where it has failed already,
-    at once. Cancellation: nothing does, and ``spent`` says what it cost.
-
-    Args: skills: keys that may still be loaded.  reads_earlier: whether the model has the tool that reads what goes.
-    """
+    at once. Cancellation: nothing does, and ``spent`` says what it cost."""
     has_failed = state.turn is not None and state.turn.has_fold_failed
     # What was said last is worth more words than its beginnings, if there is anybody to find them.
     asks = step.reason is FoldReason.SUMMARY or (step.reason is FoldReason.EVERYTHING and not has_failed)
+    options = capped(state, step, folding=folding)
+    if step.reason is FoldReason.EVERYTHING and options.summary_tokens < WORTH_ASKING_TOKENS:
+        asks = False
     if summariser is None or not asks:
-        return unaided(state, step, folding=folding, skills=skills, reads_earlier=reads_earlier)
+        return unaided(state, step, folding=folding, terms=terms)
     fold = HistoryFold(
         summariser,
-        options=fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes),
-        places=places,
-        skills=skills,
-        spent=spent,
-        reads_earlier=reads_earlier,
-        bytes_per_token=folding.window.bytes_per_token,
-    )
-    return await fold.record(state, step)
-
-
-def unaided(
-    state: ConversationState, step: Compact, *, folding: Folding, skills: AbstractSet[str], reads_earlier: bool
-) -> ContextReplaced:
-    """What becomes of ``step`` without a summariser. Args: as ``replacement`` has them."""
-    ratio = folding.window.bytes_per_token
-    options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
-    if step.reason is FoldReason.SHORTENED:
-        return shortened(
-            state, options=options, before_tokens=step.tokens, reads_earlier=reads_earlier, bytes_per_token=ratio
-        )
-    return folded(
-        state,
-        plan_of(state, step.reason),
-        reason=step.reason,
-        summary=None,
-        carried=carried_so_far(state),
-        skills=skills,
         options=options,
-        before_tokens=step.tokens,
-        reads_earlier=reads_earlier,
-        bytes_per_token=ratio,
+        places=places,
+        skills=terms.skills,
+        spent=spent,
+        reads_earlier=terms.reads_earlier,
     )
+    made = await fold.record(state, step)
+    if isinstance(made, CompactionFailed):
+        return made
+    return offered(state, step, made, folding=folding, terms=terms)
 
 
 class HistoryFold:
@@ -163,17 +142,15 @@ class HistoryFold:
         skills: AbstractSet[str],
         spent: Spent,
         reads_earlier: bool = True,
-        bytes_per_token: float = BYTES_PER_TOKEN,
     ) -> None:
         """Args: skills: keys that may still be loaded.  reads_earlier: whether the model has the tool that reads what
-        goes.  bytes_per_token: as the host of the agent's model counts."""
+        goes."""
         self._summariser = summariser
         self._options = options
         self._places = places
         self._skills = skills
         self._spent = spent
         self._reads_earlier = reads_earlier
-        self._bytes_per_token = bytes_per_token
 
     async def record(self, state: ConversationState, step: Compact) -> ContextReplaced | CompactionFailed:
         """What came of it. Cancellation: nothing did."""
@@ -194,7 +171,7 @@ class HistoryFold:
     def _judged(
         self, state: ConversationState, plan: Plan, summary: Summary, items: Carried, step: Compact
     ) -> ContextReplaced:
-        """Raises: BadSummary: the request would not get smaller."""
+        """What it comes to is not reckoned yet. Raises: BadSummary: the request would not get smaller."""
         made = folded(
             state,
             plan,
@@ -203,9 +180,7 @@ class HistoryFold:
             carried=items,
             skills=self._skills,
             options=self._options,
-            before_tokens=step.tokens,
             reads_earlier=self._reads_earlier,
-            bytes_per_token=self._bytes_per_token,
         )
         gone = plan.kept[0].size_bytes
         if (came := sum(len(memoryview(block)) for block in made.head)) >= gone:

@@ -21,7 +21,7 @@ from torpor.records.ids import MessageId
 from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
 from torpor.skillbook.catalogue import Catalogue
 from torpor.turn.agents import Agent
-from torpor.turn.fold_history import unaided
+from torpor.turn.fold_record import unaided
 
 _FOLDS_MAX: Final = len(FoldReason)
 """Before one call; each of them is done once at most."""
@@ -60,10 +60,11 @@ def foreseen(
         if not isinstance(step, Compact):
             break
         terms = agent.fold_terms(state.preamble, decided, catalogue)
-        record = unaided(state, step, folding=folding, skills=terms.skills, reads_earlier=terms.reads_earlier)
+        record = unaided(state, step, folding=folding, terms=terms)
         growth_bytes = _growth_bytes(state, record, folding=folding) if step.reason is FoldReason.SUMMARY else 0
         state = fold(state, numbered(state, [record], at_us=now_us))
-        state = msgspec.structs.replace(state, preamble=terms.preamble)
+        if not record.is_without_tool:
+            state = msgspec.structs.replace(state, preamble=terms.preamble)
     return Foreseen(state, (), growth_bytes)
 
 

@@ -4,7 +4,6 @@ Pure steps only add records; a step that acts hands over what was added first. R
 progress come through the same function, so there is no second way of doing anything.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
@@ -26,6 +25,7 @@ from torpor.conversation.budget import (
 from torpor.conversation.compaction import can_shrink, left_alone_until_us
 from torpor.conversation.fold import digest_of, requested_view
 from torpor.conversation.lately import preamble_record
+from torpor.conversation.reckoning import reckoned
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -319,9 +319,8 @@ class Interpreter:
                 summariser=agent.summariser,
                 folding=self._folding(self._journal.state),
                 places=self._places,
-                skills=terms.skills,
+                terms=terms,
                 spent=spent,
-                reads_earlier=terms.reads_earlier,
             )
         self._scope = None
         if record is None:
@@ -337,12 +336,11 @@ class Interpreter:
             self._journal.add(self._with_pause(record))
             return
         state = self._journal.state
-        grown_bytes = terms.preamble.size_bytes - state.preamble.size_bytes
-        grown_tokens = math.ceil(grown_bytes / self._folding(state).window.bytes_per_token)
-        self._journal.add(msgspec.structs.replace(record, after_tokens=record.after_tokens + grown_tokens))
-        if terms.preamble.digest != state.preamble.digest:
+        preamble = state.preamble if record.is_without_tool else terms.preamble
+        self._journal.add(reckoned(state, record, preamble=preamble, window=self._folding(state).window))
+        if preamble.digest != state.preamble.digest:
             # What the summary stands for can be read from the very next call on; the prefix is another one anyway.
-            self._journal.add(preamble_record(self._journal.state, terms.preamble))
+            self._journal.add(preamble_record(self._journal.state, preamble))
 
     def _with_pause(self, failed: CompactionFailed) -> CompactionFailed:
         """``failed``, with the time for which the summariser is left alone if it was one time too many."""

@@ -47,7 +47,6 @@ def fold_of(
         carried=items,
         skills=skills,
         options=options,
-        before_tokens=77,
     )
 
 
@@ -83,8 +82,6 @@ def test_the_record_says_what_it_covers_and_what_it_came_to() -> None:
         (closed,),
         2,
     )
-    assert record.before_tokens == 77
-    assert 0 < record.after_tokens < (LOADED.preamble.size_bytes + LOADED.view.size_bytes) // 4
     text = heads(record)[0]
     assert text.startswith("[Summary of earlier conversation: turns 1 to 2, records 1 to 29, generation 1.\nFacts:")
     assert "- i1-1 (denial, turn 3): never by mail" in text
@@ -225,33 +222,25 @@ def test_nobody_is_sent_to_a_tool_that_is_not_offered() -> None:
             carried=items,
             skills=frozenset(),
             options=OPTIONS,
-            before_tokens=0,
             reads_earlier=reads_earlier,
         )
         assert ("read_earlier" in heads(made)[0]) == reads_earlier
         state = told(plain(1), called(2, result="m" * 500))
-        short = shortened(state, options=OPTIONS, before_tokens=0, reads_earlier=reads_earlier)
+        short = shortened(state, options=OPTIONS, reads_earlier=reads_earlier)
         assert ("read_earlier" in content(short, "call_2")) == reads_earlier
         assert "bytes left out here to make room" in content(short, "call_2")
 
 
-def test_tokens_after_are_counted_as_those_before_by_what_the_host_counts() -> None:
-    state = told(plain(1), called(2, result="m" * 500))
-    by_four = shortened(state, options=OPTIONS, before_tokens=0)
-    by_two = shortened(state, options=OPTIONS, before_tokens=0, bytes_per_token=2.0)
-    assert by_two.after_tokens in {2 * by_four.after_tokens - 1, 2 * by_four.after_tokens}
-
-
 def test_shortening_keeps_the_count_of_what_found_no_room() -> None:
     state = told(plain(1), called(2, result="m" * 500), left_out=3, left_out_turns=(1, 2))
-    record = shortened(state, options=OPTIONS, before_tokens=0)
+    record = shortened(state, options=OPTIONS)
     assert (record.left_out, record.left_out_turns) == (3, (1, 2))
 
 
 def test_long_results_are_shortened_to_their_beginning_and_end() -> None:
     text = "begin " + "m" * 500 + " end"
     state = told(called(1, result=text, is_error=True), called(2, result="short"), plain(3), pending={"a": text})
-    record = shortened(state, options=OPTIONS, before_tokens=77)
+    record = shortened(state, options=OPTIONS)
     assert (record.turn, record.reason, record.generation, record.kept_from) == (3, FoldReason.SHORTENED, 0, 1)
     assert record.shortened.keys() == {"call_1", "a"}
     for call_id, turn in (("call_1", 1), ("a", 3)):
@@ -261,13 +250,13 @@ def test_long_results_are_shortened_to_their_beginning_and_end() -> None:
         assert f"left out here to make room; read_earlier shows all of turn {turn}]" in said
     fields = json.loads(bytes(record.shortened["call_1"]))
     assert (fields["type"], fields["tool_use_id"], fields["is_error"]) == ("tool_result", "call_1", True)
-    assert (record.head, record.turns, record.seqs, record.before_tokens) == ((), (0, 0), (0, 0), 77)
+    assert (record.head, record.turns, record.seqs) == ((), (0, 0), (0, 0))
 
 
 def test_of_a_result_that_is_no_text_its_text_stays() -> None:
     parts = [{"type": "text", "text": "a lung"}, {"type": "image", "source": {"type": "base64", "data": "x" * 900}}]
     picture = canonical({"type": "tool_result", "tool_use_id": "call_1", "content": parts})
-    record = shortened(told(called(1, result=picture), plain(2)), options=OPTIONS, before_tokens=0)
+    record = shortened(told(called(1, result=picture), plain(2)), options=OPTIONS)
     said = content(record, "call_1")
     assert said.startswith("a lung\n")
     assert "[about 1" in said
@@ -279,7 +268,7 @@ def test_of_a_result_that_is_no_text_its_text_stays() -> None:
 def test_a_shortened_result_is_a_valid_result_with_the_ends_of_the_text(text: str, bytes_max: int) -> None:
     block = tool_result_block("call_1", text, is_error=False)
     options = CompactionOptions(result_bytes=bytes_max)
-    record = shortened(told(called(1, result=block), plain(2)), options=options, before_tokens=0)
+    record = shortened(told(called(1, result=block), plain(2)), options=options)
     if "call_1" in record.shortened:
         begin, _, rest = content(record, "call_1").partition("\n[about ")
         end = rest.partition("]\n")[2]
@@ -305,13 +294,13 @@ def test_shortening_leaves_the_summary_and_the_skills_where_they_are() -> None:
     )
     at_head = len(b'{"content":[') + sum(len(bytes(block)) + 1 for block in first.head) - 1
     starts = (msgspec.structs.replace(state.starts[0], size_bytes=at_head), *state.starts[1:])
-    record = shortened(msgspec.structs.replace(state, starts=starts), options=OPTIONS, before_tokens=0)
+    record = shortened(msgspec.structs.replace(state, starts=starts), options=OPTIONS)
     assert (record.head, record.skills) == (first.head, ("refunds", "visits"))
     assert (record.generation, record.turns, record.seqs) == (1, (1, 2), (1, 29))
     assert (record.summary, record.items) == (first.summary, (DENIAL,))
     reloaded = (skills[1], msgspec.structs.replace(REFUNDS, digest="c" * 64, call_id=CallId("new")))
-    again = shortened(msgspec.structs.replace(state, starts=starts, skills=reloaded), options=OPTIONS, before_tokens=0)
+    again = shortened(msgspec.structs.replace(state, starts=starts, skills=reloaded), options=OPTIONS)
     assert (again.head, again.skills) == ((first.head[0], first.head[1], first.head[2]), ("visits",))
     reloaded = (skills[0], msgspec.structs.replace(VISITS, digest="c" * 64, call_id=CallId("new")))
-    again = shortened(msgspec.structs.replace(state, starts=starts, skills=reloaded), options=OPTIONS, before_tokens=0)
+    again = shortened(msgspec.structs.replace(state, starts=starts, skills=reloaded), options=OPTIONS)
     assert (again.head, again.skills) == ((first.head[0], first.head[2], first.head[1]), ("refunds",))

@@ -55,6 +55,11 @@ def test_without_a_budget_all_of_them_join() -> None:
     assert len(joining(steering(SHORT, 5_000, 5_000), window=Window())) == 2
 
 
+def test_none_joins_a_request_that_is_asked_again() -> None:
+    again = with_turn(steering(SHORT, 100), call="1-1-1", round=1, is_too_long=True)
+    assert joining(again, window=WINDOW) == ()
+
+
 def test_a_message_that_queues_is_passed_by() -> None:
     queued = QueuedMessage(
         id=MessageId("q"), principal="ann", blocks=(text_block("q" * 9_000),), when_busy=WhenBusy.QUEUE
