@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from tests.simulation.faults import Fault, Sight
-from tests.simulation.life import Asked, Life
+from tests.simulation.life import Asked, DeleteConversation, Life, Question
 from tests.simulation.model import key_of, mark
 from tests.simulation.offers import some_context
 from tests.simulation.world import World
@@ -18,10 +18,11 @@ from tests.support.oracle_evidence import Json, Watch
 from torpor.conversation.publish import event_of
 from torpor.errors import StoreError
 from torpor.records.commands import (
+    ArchiveConversation,
     CancelTurn,
-    Command,
     Hibernate,
     RefreshLiveContext,
+    RenameConversation,
     RetractMessage,
     SendMessage,
     UpdateContext,
@@ -30,7 +31,9 @@ from torpor.records.commands import (
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, WhenBusy
+from torpor.supervisor.forking import Fork
 
+_WEIGHTS = (10, 4, 3, 1, 1, 4, 2, 2, 1, 2, 1)
 _FOR_GOOD = frozenset({"rejected", "unknown_agent", "empty_message"})
 _READ_WITHIN_S = 5.0
 _POLL_S = 5.0
@@ -40,8 +43,10 @@ _TRIES = 20
 class Client:
     """One of a conversation's clients. Implements ``bus.contract.Subscriber``."""
 
-    def __init__(self, world: World, *, conversation: str, number: int, lives: Callable[[], list[Life]]) -> None:
-        """Args: lives: those that are up."""
+    def __init__(
+        self, world: World, *, conversation: str, number: int, lives: Callable[[], list[Life]], has_peers: bool
+    ) -> None:
+        """Args: lives: those that are up.  has_peers: whether several may be at once."""
         self.name = f"{conversation}m{number}"
         self.conversation = conversation
         self.key = key_of(conversation)
@@ -49,6 +54,12 @@ class Client:
         self._lives = lives
         self._life: Life | None = None
         self._sent = 0
+        self._has_peers = has_peers
+        self._connected = 0
+        """How often a process began to tell it of the conversation."""
+        self._looked = 0
+        """The same, when it saw last which conversation it is told of."""
+        self._forks = 0
         self._watch = Watch(client=self.name, conversation=conversation, start=0)
         world.evidence.watches.append(self._watch)
         self._behind = anyio.Event()
@@ -60,7 +71,7 @@ class Client:
 
     async def run(self) -> None:
         """Do what clients do, and return when everything sent was answered."""
-        rng = self._world.rng
+        rng, plan = self._world.rng, self._world.plan
         actions: tuple[Callable[[], Awaitable[None]], ...]
         actions = (
             self._send,
@@ -71,13 +82,17 @@ class Client:
             self._update_context,
             self._refresh,
             self._retract,
+            self._rename,
+            self._archive,
+            self._fork,
+            self._delete,
         )
         while self._sent < self._world.plan.sends and self._world.is_stormy:
             self._nudges.clear()
             self._nudged = anyio.Event()
             with anyio.move_on_after(rng.choice((0.0, 0.05, 0.5, 2.0, 5.0)) * rng.random()):
                 await self._nudged.wait()
-            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(10, 4, 3, 1, 1, 4, 2, 2))[0]
+            action = self._nudges[-1] if self._nudges else rng.choices(actions, weights=(*_WEIGHTS, plan.deletes))[0]
             await action()
         self.is_done = True
 
@@ -91,8 +106,8 @@ class Client:
 
     async def catch_up(self) -> None:
         """See everything there is."""
-        self._watch.is_last = True
         for _ in range(_TRIES):
+            self._watch.is_last = True
             if await self._fill():
                 return
 
@@ -100,7 +115,9 @@ class Client:
         if self._world.roll(Fault.EVENT_DROPPED):
             return
         for record in records:
-            if record.event == self._last + 1:
+            if not self._is_sure():
+                self._behind.set()
+            elif record.event == self._last + 1:
                 self._see(record)
             elif record.event > self._last:
                 self._behind.set()
@@ -110,10 +127,29 @@ class Client:
 
     def on_standing(self, key: ConversationKey) -> None: ...
 
-    def on_gone(self, key: ConversationKey) -> None: ...
+    def on_gone(self, key: ConversationKey) -> None:
+        self._begin(epoch=0, start=0)
+        self._behind.set()
+
+    def reconnect(self) -> None:
+        """A process has started that will tell it of the conversation."""
+        self._connected += 1
 
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         pass
+
+    def _is_sure(self) -> bool:
+        """Whether what it is told is of the conversation whose numbers it knows. Several processes tell it of theirs in
+        any order, so that once one was deleted only the journal is to be believed."""
+        if not self._watch.epoch or self._looked != self._connected:
+            return False
+        gone = (entry.journal.conversation for entry in self._world.evidence.gone)
+        return not self._has_peers or self.conversation not in gone
+
+    def _begin(self, *, epoch: int, start: int) -> None:
+        """Forget everything and go on from there."""
+        self._watch = Watch(client=self.name, conversation=self.conversation, start=start, epoch=epoch)
+        self._world.evidence.watches.append(self._watch)
 
     @property
     def _last(self) -> int:
@@ -144,11 +180,22 @@ class Client:
         life = self._pick()
         if life is None or life.engine is None:
             return False
+        watch, connected, store = self._watch, self._connected, life.engine.store
         try:
             with anyio.fail_after(_READ_WITHIN_S):
-                records = await life.engine.store.events_after(self.key, event=self._last, limit=1000)
+                before = await store.describe(self.key)
+                records = await store.events_after(self.key, event=self._last, limit=1000)
+                row = await store.describe(self.key)
         except (TimeoutError, StoreError):
             return False
+        epoch = row.epoch if row else 0
+        if watch is not self._watch or epoch != (before.epoch if before else 0):
+            return False
+        if watch.epoch not in {0, epoch}:
+            self._world.saw(Sight.OTHER_LIFE)
+            self._begin(epoch=epoch, start=row.head.event if row else 0)
+            return False
+        watch.epoch, self._looked = epoch, connected
         for record in records:
             if record.event == self._last + 1:
                 self._world.saw(Sight.GAP_FILLED)
@@ -162,7 +209,7 @@ class Client:
             self._life = self._world.rng.choice(lives) if lives else None
         return self._life
 
-    async def _ask(self, command: Command, *, patience_s: float) -> Asked | None:
+    async def _ask(self, command: Question, *, patience_s: float) -> Asked | None:
         """Ask some life; None when none is up."""
         life = self._pick()
         if life is None:
@@ -242,6 +289,38 @@ class Client:
             if asked is not None and asked.noted.answered and not asked.noted.error:
                 self._world.saw(Sight.RETRACTED)
 
+    async def _rename(self) -> None:
+        title = f"{self.name} no. {self._world.moment()}"
+        await self._ask(RenameConversation(principal=self.name, title=title), patience_s=10.0)
+
+    async def _archive(self) -> None:
+        """Put it away or take it out again, whichever it was."""
+        is_archived = self._world.rng.random() < 0.7
+        await self._ask(ArchiveConversation(principal=self.name, is_archived=is_archived), patience_s=10.0)
+
+    async def _fork(self) -> None:
+        """Begin another conversation with what stands before a message; at times, ask for that twice."""
+        self._forks += 1
+        sent = [f"{self.name}-{number}" for number in range(1, self._sent + 1)]
+        before, name = self._world.rng.choice(["", *sent]), f"{self.name}f{self._forks}"
+        for _ in range(self._world.rng.choice((1, 1, 2))):
+            fork = Fork(
+                source=self.key,
+                into=key_of(name),
+                before=MessageId(before),
+                title=self._world.rng.choice(("", name)),
+                principal=self.name,
+            )
+            await self._ask(fork, patience_s=10.0)
+
+    async def _delete(self) -> None:
+        """Until nothing is there."""
+        for _ in range(_TRIES):
+            asked = await self._ask(DeleteConversation(principal=self.name), patience_s=10.0)
+            if asked is not None and asked.noted.answered and asked.noted.error in {"", "unknown_conversation"}:
+                return
+            await anyio.sleep(self._world.rng.choice((0.05, 0.5, 2.0)))
+
     async def _wake(self) -> None:
         await self._ask(Wake(), patience_s=10.0)
 
@@ -256,6 +335,4 @@ class Client:
         except (TimeoutError, StoreError):
             return
         self._world.saw(Sight.RELOADED)
-        head = row.head.event if row else 0
-        self._watch = Watch(client=self.name, conversation=self.conversation, start=head)
-        self._world.evidence.watches.append(self._watch)
+        self._begin(epoch=row.epoch if row else 0, start=row.head.event if row else 0)

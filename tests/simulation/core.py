@@ -1,15 +1,17 @@
 """The commit core of a life: the real one, with luck around it, and a note of everything that became durable."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import Life
-from tests.support.oracle_evidence import Commit, Grant, Released, SnapshotPut
+from tests.support.oracle_evidence import Commit, Gone, Grant, Journal, Released, SnapshotPut
 from torpor.errors import Fenced, LeaseHeld, StoreFull, StoreUnavailable, TorporError, WrongSequence
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
     ContextReplaced,
+    ConversationForked,
     FoldReason,
     JournalRecord,
     MessageReceived,
@@ -25,10 +27,13 @@ from torpor.store.requests import (
     Acquire,
     Append,
     AskHead,
+    Begin,
     ClaimJob,
     CommitCore,
+    Erase,
     Outcome,
     PutSnapshot,
+    Quarantine,
     Release,
     Renew,
     Request,
@@ -36,14 +41,31 @@ from torpor.store.requests import (
 )
 
 
+class Kept(NamedTuple):
+    """What a medium holds of one conversation."""
+
+    journal: Journal | None
+    names: list[str]
+    """Of everything that there is."""
+
+
 class SimCore:
     """Implements ``store.requests.CommitCore`` around the real one."""
 
-    def __init__(self, core: CommitCore, life: Life, *, holders: Callable[[ConversationKey], tuple[str, int]]) -> None:
-        """Args: holders: who holds a conversation, by name and fence; an empty name for nobody."""
+    def __init__(
+        self,
+        core: CommitCore,
+        life: Life,
+        *,
+        holders: Callable[[ConversationKey], tuple[str, int]],
+        kept: Callable[[ConversationKey], Kept],
+    ) -> None:
+        """Args: holders: who holds a conversation, by name and fence; an empty name for nobody.  kept: what there is of
+        one."""
         self._core = core
         self._life = life
         self._holders = holders
+        self._kept = kept
 
     def latency_s(self) -> float:
         """How long the next group of writes takes."""
@@ -56,16 +78,29 @@ class SimCore:
         told = {index: error for index, request in enumerate(requests) if (error := self._refusal(request)) is not None}
         carried = [index for index in range(len(requests)) if index not in told and not self._life.is_dead]
         outcomes: list[Outcome] = [told.get(index) for index in range(len(requests))]
-        before = [self._holders(_key_of(requests[index])) for index in carried]
-        if carried:
-            for index, outcome in zip(carried, self._core.commit([requests[index] for index in carried]), strict=True):
-                outcomes[index] = outcome
-        for index, holder in zip(carried, before, strict=True):
-            self._note(requests[index], outcomes[index], holder)
-            if not isinstance(outcomes[index], TorporError):
-                outcomes[index] = self._lost_reply(requests[index]) or outcomes[index]
+        for group in _grouped(requests, carried):
+            self._carry_out(requests, group, outcomes)
         self._life.reach("core.committed")
         return outcomes
+
+    def _carry_out(self, requests: Sequence[Request], group: list[int], outcomes: list[Outcome]) -> None:
+        before = [self._holders(_key_of(requests[index])) for index in group]
+        journal = self._kept(_key_of(requests[group[0]])).journal if isinstance(requests[group[0]], Erase) else None
+        for index, outcome in zip(group, self._core.commit([requests[index] for index in group]), strict=True):
+            outcomes[index] = outcome
+        for index, holder in zip(group, before, strict=True):
+            self._note(requests[index], outcomes[index], holder)
+            if journal is not None and not isinstance(outcomes[index], TorporError):
+                self._note_gone(_key_of(requests[index]), journal)
+            if not isinstance(outcomes[index], TorporError):
+                outcomes[index] = self._lost_reply(requests[index]) or outcomes[index]
+
+    def _note_gone(self, key: ConversationKey, journal: Journal) -> None:
+        life, world = self._life, self._life.world
+        world.saw(Sight.DELETED)
+        world.note(life.name, "gone", conversation=key.conversation, records=journal.rows[-1].last_seq)
+        left = self._kept(key).names
+        world.evidence.gone.append(Gone(moment=world.moment(), life=life.name, journal=journal, left=left))
 
     def _refusal(self, request: Request) -> TorporError | None:
         """Why the request is not carried out."""
@@ -75,11 +110,11 @@ class SimCore:
         match request:
             case PutSnapshot() if world.roll(Fault.SNAPSHOT_REFUSED):
                 return StoreFull("no room for a snapshot")
-            case Append() if world.roll(Fault.STORE_FULL):
+            case Append() | Begin() if world.roll(Fault.STORE_FULL):
                 return StoreFull("no room")
-            case Append() | Acquire() | Renew() | Release() | AskHead() | ClaimJob() | SettleJob() if world.roll(
-                Fault.STORE_UNAVAILABLE
-            ):
+            case (
+                Append() | Begin() | Erase() | Acquire() | Renew() | Release() | AskHead() | ClaimJob() | SettleJob()
+            ) if world.roll(Fault.STORE_UNAVAILABLE):
                 return StoreUnavailable("not carried out")
             case _:
                 return None
@@ -93,9 +128,7 @@ class SimCore:
                 return WrongSequence(
                     request.key.path, expected_seq=numbers.expected_seq, head_seq=request.records[-1].seq
                 )
-            case Append() | PutSnapshot() | Acquire() | Renew() | Release() | ClaimJob() | SettleJob() if world.roll(
-                Fault.STORE_LOST_REPLY
-            ):
+            case _ if not isinstance(request, AskHead | Quarantine) and world.roll(Fault.STORE_LOST_REPLY):
                 return StoreUnavailable("carried out, reply lost")
             case _:
                 return None
@@ -118,20 +151,20 @@ class SimCore:
             case Append(), _:
                 for record in request.records:
                     world.counts.update(_met(record))
-                evidence.commits.append(
-                    Commit(
-                        moment=world.moment(),
-                        life=life.name,
-                        conversation=conversation,
-                        fence=request.fence,
-                        first_seq=request.records[0].seq,
-                        last_seq=request.records[-1].seq,
-                        is_due=request.due_us is not None,
-                    )
+                self._note_append(request, is_due=request.due_us is not None)
+            case Begin(), _:
+                world.saw(Sight.FORKED)
+                for append in request.appends:
+                    is_last = append is request.appends[-1]
+                    self._note_append(append, is_due=append.due_us is not None if is_last else None)
+                world.counts.update(
+                    name
+                    for record in request.appends[-1].records
+                    if isinstance(record, ConversationForked)
+                    for name in _met(record)
                 )
-                world.note(life.name, "durable", records=[_brief(record) for record in request.records])
             case PutSnapshot(), _:
-                world.snapshots.append((request.key, request.snapshot))
+                world.snapshots.append((world.moment(), request.key, request.snapshot))
                 evidence.snapshots.append(
                     SnapshotPut(
                         moment=world.moment(),
@@ -149,6 +182,41 @@ class SimCore:
                 note_release(life, request.lease)
             case _:
                 pass
+
+    def _note_append(self, request: Append, *, is_due: bool | None) -> None:
+        life, world = self._life, self._life.world
+        conversation = request.key.conversation
+        if request.records[0].seq == 1 and any(
+            gone.journal.conversation == conversation for gone in world.evidence.gone
+        ):
+            world.saw(Sight.BEGUN_AGAIN)
+        world.evidence.commits.append(
+            Commit(
+                moment=world.moment(),
+                life=life.name,
+                conversation=conversation,
+                fence=request.fence,
+                first_seq=request.records[0].seq,
+                last_seq=request.records[-1].seq,
+                is_due=is_due,
+            )
+        )
+        world.note(life.name, "durable", records=[_brief(record) for record in request.records])
+
+
+def _grouped(requests: Sequence[Request], carried: list[int]) -> Iterator[list[int]]:
+    """Those that are carried out together; an erasure goes alone, so that it is seen what it takes away."""
+    group: list[int] = []
+    for index in carried:
+        if isinstance(requests[index], Erase):
+            if group:
+                yield group
+            yield [index]
+            group = []
+        else:
+            group.append(index)
+    if group:
+        yield group
 
 
 def note_grant(life: Life, lease: Lease) -> None:

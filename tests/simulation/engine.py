@@ -13,6 +13,7 @@ from tests.simulation.model import DEADLINE_S, SimModel
 from tests.simulation.offers import Switches, surroundings_of
 from tests.simulation.ports import SimBus, SimClock, SimIds
 from tests.simulation.tools import Ledger, toolbox_of
+from tests.simulation.wholes import CUT_WITHIN_S, wholes_of
 from tests.support.oracle_evidence import LiveRules, Window
 from torpor.actor.options import ActorOptions
 from torpor.actor.parts import ActorParts
@@ -74,6 +75,7 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             live_max=plan.live_max,
             thaws_max=plan.thaws_max,
             busy_retry_after_max_s=2.0,
+            cut_deadline_s=CUT_WITHIN_S,
         )
         supervisor = Supervisor(parts, holder=life.holder, options=options, chance=life.world.rng.random)
         assert agent.live is not None
@@ -85,7 +87,8 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             places=places,
             options=live_options_of(life),
         )
-        yield Engine(supervisor, runner=runner, store=store, bus=bus)
+        wholes = wholes_of(life, supervisor=supervisor, parts=parts, store=store, bus=bus, ledger=ledger)
+        yield Engine(supervisor, directory=wholes.directory, forks=wholes.forks, runner=runner, store=store, bus=bus)
 
 
 _FIXED_TOKENS: Final[dict[int, int]] = {}

@@ -132,6 +132,12 @@ class Sight(StrEnum):
     HIBERNATION_REFUSED = "hibernation_refused"
     CANCELLED = "cancelled"
     RETRACTED = "retracted"
+    DELETED = "deleted"
+    BEGUN_AGAIN = "begun_again"
+    """Under the id of one that was deleted."""
+    FORKED = "forked"
+    OTHER_LIFE = "other_life"
+    """A client came back with numbers of one that was deleted."""
     BUSY = "busy"
     REJECTED = "rejected"
     TOOL_RETRIED_BY_KEY = "tool_retried_by_key"
@@ -240,6 +246,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     live_max: int
     """Actors that may live in a process."""
     thaws_max: int
+    deletes: int
+    """How often clients delete the conversation, against other things that they do."""
 
 
 def plan_of(rng: Random) -> Plan:
@@ -284,4 +292,5 @@ def plan_of(rng: Random) -> Plan:
         live_max_age_s=rng.choice((10.0, 28_800.0)),
         live_max=rng.choice((1, 2_000)),
         thaws_max=rng.choice((1, 32)),
+        deletes=rng.choice((0, 0, 2)),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.abc
+import msgspec
 
 from tests.simulation.faults import Fault
 from tests.simulation.world import START_US, World
@@ -17,15 +18,20 @@ from tests.support.oracle_evidence import Command as Noted
 from torpor.errors import TorporError
 from torpor.jobs.runner import JobRunner
 from torpor.records.commands import (
+    ArchiveConversation,
     CancelTurn,
     Command,
     Hibernate,
     Receipt,
     RefreshLiveContext,
+    RenameConversation,
     SendMessage,
     UpdateContext,
 )
 from torpor.records.ids import ConversationKey
+from torpor.supervisor.directory import StoredDirectory
+from torpor.supervisor.forking import Fork
+from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.registry import Supervisor
 
 if TYPE_CHECKING:
@@ -38,11 +44,32 @@ ANSWER_WITHIN_S = 20.0
 class Engine:
     """What a life runs."""
 
-    def __init__(self, supervisor: Supervisor, *, runner: JobRunner, store: "SimStore", bus: "SimBus") -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        *,
+        directory: StoredDirectory,
+        forks: StoredForks,
+        runner: JobRunner,
+        store: "SimStore",
+        bus: "SimBus",
+    ) -> None:
         self.supervisor = supervisor
+        self.directory = directory
+        self.forks = forks
         self.runner = runner
         self.store = store
         self.bus = bus
+
+
+class DeleteConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the directory is asked, as clients ask it."""
+
+    principal: str
+
+
+Question = Command | DeleteConversation | Fork
+"""What a process can be asked."""
 
 
 class OpenEngine(Protocol):
@@ -96,6 +123,8 @@ class Life:
         self._stop = anyio.Event()
         self._scope = anyio.CancelScope()
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._of_directory: anyio.abc.TaskGroup | None = None
+        """Connections over which the directory is asked; a server ends them before it."""
         self._asked: dict[Asked, None] = {}
 
     @property
@@ -118,10 +147,16 @@ class Life:
             with self._scope:
                 async with open_engine(self) as engine, anyio.create_task_group() as self._tasks:
                     # Jobs speak to conversations, so they end before them.
-                    async with engine.supervisor.running(), engine.runner.running():
+                    async with (
+                        engine.supervisor.running(),
+                        engine.directory.running(),
+                        engine.runner.running(),
+                        anyio.create_task_group() as self._of_directory,
+                    ):
                         self.engine = engine
                         on_up(self)
                         await self._stop.wait()
+                        self._of_directory.cancel_scope.cancel()
                     self.engine = None
                     self._tasks.cancel_scope.cancel()
         except Exception as exc:  # noqa: BLE001  # a supervisor that fails is a finding, not the end of the run
@@ -187,7 +222,7 @@ class Life:
             self.crash()
         return not self.is_dead
 
-    def ask(self, key: ConversationKey, command: Command) -> Asked:
+    def ask(self, key: ConversationKey, command: Question) -> Asked:
         """Send a command over a connection of its own; the answer is noted even when its client gave up waiting."""
         noted = Noted(
             moment=self.world.moment(),
@@ -199,23 +234,31 @@ class Life:
         )
         if isinstance(command, SendMessage):
             noted.message_id, noted.text = command.message_id, command.text
+        if isinstance(command, RenameConversation):
+            noted.text = command.title
+        if isinstance(command, ArchiveConversation):
+            noted.text = "archived" if command.is_archived else "shown"
+        if isinstance(command, Fork):
+            noted.message_id, noted.text = command.before, command.into.conversation
         if isinstance(command, Hibernate):
             noted.allowed_s += command.deadline_s
         self.world.evidence.commands.append(noted)
         asked = Asked(noted)
-        if self._tasks is None or self.engine is None or self.is_dead:
+        is_whole = isinstance(command, DeleteConversation | Fork)
+        tasks = self._of_directory if is_whole else self._tasks
+        if tasks is None or self.engine is None or self.is_dead or (is_whole and self._stop.is_set()):
             noted.is_lost = True
             asked.done.set()
         else:
             self._asked[asked] = None
-            self._tasks.start_soon(self._carry, asked, self.engine, key, command)
+            tasks.start_soon(self._carry, asked, self.engine, key, command)
         return asked
 
-    async def _carry(self, asked: Asked, engine: Engine, key: ConversationKey, command: Command) -> None:
+    async def _carry(self, asked: Asked, engine: Engine, key: ConversationKey, command: Question) -> None:
         await self.gate()
         noted, world = asked.noted, self.world
         try:
-            answer = await engine.supervisor.deliver(key, command)
+            answer = await _answered(engine, key, command)
         except TorporError as exc:
             noted.error, noted.value = exc.code, str(exc)
         else:
@@ -242,10 +285,25 @@ class Life:
         return f"<Life {self.name} dead={self.is_dead}>"
 
 
+async def _answered(engine: Engine, key: ConversationKey, command: Question) -> object:
+    match command:
+        case DeleteConversation():
+            await engine.directory.delete(key, principal=command.principal)
+        case Fork():
+            await engine.forks.fork(command)
+        case _:
+            return await engine.supervisor.deliver(key, command)
+    return True
+
+
 _KINDS = {
     SendMessage: "send",
     UpdateContext: "context",
     RefreshLiveContext: "refresh",
+    RenameConversation: "rename",
+    ArchiveConversation: "archive",
+    DeleteConversation: "delete",
+    Fork: "fork",
     CancelTurn: "cancel",
     Hibernate: "hibernate",
 }

@@ -2,14 +2,14 @@
 
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from tests.simulation.core import SimCore
+from tests.simulation.core import Kept, SimCore
 from tests.simulation.life import Life
 from tests.simulation.ports import SimStore
 from tests.support.oracle_evidence import JobLeft, Journal, Row
@@ -21,6 +21,8 @@ from torpor.store.options import StoreOptions
 from torpor.store.requests import CommitCore
 from torpor.store.sqlite.connection import DATABASE_FILE
 from torpor.store.sqlite.engine import open_sqlite_inline
+
+_TABLES = ("journal", "snapshots", "receipts", "handles", "jobs", "timers", "titles")
 
 
 class Medium(Protocol):
@@ -41,6 +43,10 @@ class Medium(Protocol):
         ...
 
     def journals(self) -> list[Journal]: ...
+
+    def kept(self, key: ConversationKey) -> Kept:
+        """What there is of one conversation."""
+        ...
 
     @property
     def job_store(self) -> JobStore:
@@ -72,7 +78,7 @@ class MemoryMedium:
 
     @asynccontextmanager
     async def open(self, life: Life) -> AsyncIterator[SimStore]:
-        core = SimCore(MemoryCore(self.data), life, holders=self.holder)
+        core = SimCore(MemoryCore(self.data), life, holders=self.holder, kept=self.kept)
         group_limit = life.world.plan.group_limit
         async with InMemoryStore(self.data, core=core, latency=core.latency_s, group_limit=group_limit) as store:
             self.job_store: JobStore = store.job_store
@@ -85,6 +91,20 @@ class MemoryMedium:
         held = self.data.conversations.get(key)
         return (held.holder, held.fence) if held else ("", 0)
 
+    def kept(self, key: ConversationKey) -> Kept:
+        journal = next((journal for journal in self.journals() if journal.conversation == key.conversation), None)
+        if (held := self.data.conversations.get(key)) is None:
+            return Kept(None, [])
+        parts: dict[str, Sized | None] = {
+            "records": held.batches,
+            "snapshot": held.snapshot.data if held.snapshot else None,
+            "receipts": held.receipts,
+            "blobs": held.handles,
+            "jobs": self.data.jobs.of(key),
+            "timers": held.timers,
+        }
+        return Kept(journal, [name for name, part in parts.items() if part])
+
     def journals(self) -> list[Journal]:
         return [
             Journal(
@@ -93,6 +113,9 @@ class MemoryMedium:
                 is_due=held.due_us is not None,
                 quarantine=held.quarantine,
                 receipts={id_: msgspec.json.decode(receipt) for id_, receipt in held.receipts.items()},
+                title=held.title,
+                is_archived=held.is_archived,
+                epoch=held.epoch,
             )
             for key, held in self.data.conversations.items()
             if held.head.seq
@@ -142,7 +165,7 @@ class SqliteMedium:
 
         def wrap(inner: CommitCore) -> CommitCore:
             nonlocal core
-            core = SimCore(inner, life, holders=self.holder)
+            core = SimCore(inner, life, holders=self.holder, kept=self.kept)
             return core
 
         # Nothing here is to survive a power cut, and flushing would cost most of the time.
@@ -165,12 +188,23 @@ class SqliteMedium:
     def holder(self, key: ConversationKey) -> tuple[str, int]:
         return self._holder
 
+    def kept(self, key: ConversationKey) -> Kept:
+        journal = next((journal for journal in self.journals() if journal.conversation == key.conversation), None)
+        whose = (
+            "WHERE number NOT IN (SELECT number FROM conversations UNION SELECT 0)"  # the journal keeps emptied rows
+        )
+        names = [table for table in _TABLES if self._query(f"SELECT 1 FROM {table} {whose}")]
+        return Kept(journal, ["row", *names] if journal else names)
+
     def journals(self) -> list[Journal]:
         found = []
-        conversations = "SELECT number, conversation, due_us, quarantine FROM conversations ORDER BY number"
+        conversations = (
+            "SELECT number, conversation, due_us, quarantine, coalesce(titles.title, ''), is_archived, epoch"
+            " FROM conversations LEFT JOIN titles USING (number) ORDER BY number"
+        )
         rows = "SELECT first_seq, last_seq, last_event, records FROM journal WHERE number = ? ORDER BY first_seq"
         receipts = "SELECT message_id, receipt FROM receipts WHERE number = ?"
-        for number, conversation, due_us, quarantine in self._query(conversations):
+        for number, conversation, due_us, quarantine, title, is_archived, epoch in self._query(conversations):
             batches = [Row(first, last, event, text.encode()) for first, last, event, text in self._query(rows, number)]
             index = {id_: msgspec.json.decode(receipt) for id_, receipt in self._query(receipts, number)}
             found.append(
@@ -180,6 +214,9 @@ class SqliteMedium:
                     is_due=due_us is not None,
                     quarantine=quarantine,
                     receipts=index,
+                    title=title,
+                    is_archived=bool(is_archived),
+                    epoch=epoch,
                 )
             )
         return found

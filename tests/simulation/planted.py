@@ -12,6 +12,7 @@ import msgspec
 
 from tests.simulation.faults import Fault
 from tests.simulation.planted_folds import PLANTED_FOLDS
+from tests.simulation.planted_wholes import PLANTED_WHOLES
 from tests.simulation.planting import Planted
 from torpor.actor import commit
 from torpor.actor.commit import Journal
@@ -223,4 +224,5 @@ PLANTED: Final = {
     "skill_is_no_restriction": Planted(skill_is_no_restriction, "tool_not_allowed", 100, dwells=_RESTRICTED),
     "context_of_before": Planted(context_of_before, "context", 50),
     **PLANTED_FOLDS,
+    **PLANTED_WHOLES,
 }

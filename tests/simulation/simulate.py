@@ -32,6 +32,7 @@ from tests.simulation.planting import Planted
 from tests.simulation.tools import Ledger, SimulatedCrash
 from tests.simulation.world import World
 from tests.support.oracle import judge
+from tests.support.oracle_case import NEVER
 from tests.support.oracle_evidence import Violation
 from tests.support.oracle_story import records_of
 from tests.support.oracle_view import canonical
@@ -88,7 +89,9 @@ class Simulation:
         world = self.world
         plan = world.plan
         self._clients = [
-            Client(world, conversation=f"c{conversation}", number=number, lives=self.lives)
+            Client(
+                world, conversation=f"c{conversation}", number=number, lives=self.lives, has_peers=self._processes > 1
+            )
             for conversation in range(plan.conversations)
             for number in range(plan.clients)
         ]
@@ -189,6 +192,7 @@ class Simulation:
     def _watched(self, life: Life) -> None:
         if life.engine is not None:
             for client in self._clients:
+                client.reconnect()
                 life.engine.bus.subscribe(client.key, client)
 
     def _engine(self, life: Life) -> AbstractAsyncContextManager[Engine]:
@@ -198,6 +202,7 @@ class Simulation:
         evidence = self.world.evidence
         evidence.journals = self.medium.journals()
         evidence.jobs_left = self.medium.jobs()
+        evidence.blobs = frozenset(handle for _, handle in self.ledger.blobs)
         evidence.is_restricted = self.world.plan.is_restricted
         evidence.has_leases = self.medium.has_leases
         evidence.attempts_max = StepOptions().attempts_max
@@ -223,10 +228,13 @@ def simulate(world: str, seed: int, *, is_traced: bool = False, planted: Planted
 
 def snapshots_that_differ(world: World) -> Iterator[Violation]:
     """Every snapshot, taken of a live state, is the fold of the journal up to it."""
-    for journal in world.evidence.journals:
+    before = Counter[str]()
+    lives = [(gone.moment, gone.journal) for gone in world.evidence.gone]
+    for until, journal in (*lives, *((NEVER, journal) for journal in world.evidence.journals)):
         key, state = key_of(journal.conversation), ConversationState()
         records = iter(msgspec.json.decode(canonical(records_of(journal.rows)), type=list[JournalRecord]))
-        own = (snapshot for owner, snapshot in world.snapshots if owner == key)
+        since, before[journal.conversation] = before[journal.conversation], until
+        own = (snapshot for moment, owner, snapshot in world.snapshots if owner == key and since < moment < until)
         for snapshot in sorted(own, key=lambda snapshot: snapshot.seq):
             try:
                 state = fold(state, islice(records, snapshot.seq - state.seq))

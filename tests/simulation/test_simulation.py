@@ -106,7 +106,7 @@ def test_the_sample_meets_every_fault_and_everything_that_follows_from_one(sampl
         *(f"outcome:{outcome}" for outcome in CallOutcome),
         *(f"attempt:{step}" for step in StepKind),
         *(f"when_busy:{choice}" for choice in WhenBusy if choice is not WhenBusy.REJECT),
-        *("cancelled:client", "cancelled:interrupt"),
+        *("cancelled:client", "cancelled:interrupt", "cancelled:deleted"),
         *("failed:crashed", "failed:step_limit", "failed:model_unavailable", "failed:model_request_invalid"),
         *("failed:model_stream_lost", "failed:model_context_too_long", "failed:model_timed_out"),
         *("failed:unknown_stop_reason", "failed:output_limit", "failed:context_too_long"),

@@ -6,7 +6,7 @@ that answers *never* makes sure of it: another life that still means to act find
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -67,7 +67,7 @@ class Ledger:
 
 
 class SimBlobs:
-    """Implements ``store.contract.Blobs``."""
+    """Implements ``store.contract.ErasableBlobs``."""
 
     def __init__(self, ledger: Ledger, life: Life) -> None:
         self._ledger = ledger
@@ -86,6 +86,17 @@ class SimBlobs:
         await self._life.gate()
         data = self._ledger.blobs.get((key.owner, handle))
         return None if data is None else data[offset : None if size is None else offset + size]
+
+    async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        await self._life.gate()
+        for handle in handles:
+            self._ledger.blobs.pop((key.owner, handle), None)
+        self._life.reach("blob.removed")
+        await self._life.gate()
+
+    async def stored(self, key: ConversationKey) -> tuple[str, ...]:
+        await self._life.gate()
+        return tuple(handle for owner, handle in self._ledger.blobs if owner == key.owner)
 
 
 class _Act:

@@ -31,8 +31,8 @@ class World:
         self.is_stormy = True
         self.offsets_s = defaultdict[int, float](float)
         """How far the wall clock of each process is off, by its index."""
-        self.snapshots: list[tuple[ConversationKey, Snapshot]] = []
-        """All that the store took."""
+        self.snapshots: list[tuple[int, ConversationKey, Snapshot]] = []
+        """All that the store took, and when."""
         self.unexpected: list[str] = []
         """Errors that nobody here caused."""
         self._moment = 0

@@ -8,32 +8,49 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.support.oracle_case import Case
-from tests.support.oracle_clients import judge_clients
+from tests.support.oracle_clients import answered, has_received, judge_clients
 from tests.support.oracle_effects import judge_effects
-from tests.support.oracle_evidence import Evidence, Violation
+from tests.support.oracle_evidence import Command, Evidence, Violation
 from tests.support.oracle_folds import judge_folds
+from tests.support.oracle_lists import judge_lists, listed
 from tests.support.oracle_live import judge_live
 from tests.support.oracle_models import judge_models
 from tests.support.oracle_offers import judge_offers
+from tests.support.oracle_wholes import judge_fork, judge_wholes, lives_of
 
 
 def judge(evidence: Evidence) -> list[Violation]:
     """Every broken promise; empty for a sound run that has come to rest."""
     found = [Violation("no_answer", "clients", fact) for fact in evidence.unanswered]
-    journals = {journal.conversation for journal in evidence.journals}
-    without = {entry.conversation for entry in evidence.commits} - journals
-    found += [Violation("numbers", name, "something was committed and the store holds no journal") for name in without]
-    for journal in evidence.journals:
-        case = Case(journal, evidence)
-        found.extend(case.story.violations)
-        found.extend(judge_store(case))
-        found.extend(judge_clients(case))
-        found.extend(judge_models(case))
-        found.extend(judge_effects(case))
-        found.extend(judge_offers(case))
-        found.extend(judge_folds(case))
-        found.extend(judge_live(case))
+    names = [entry.journal.conversation for entry in evidence.gone]
+    names += [journal.conversation for journal in evidence.journals]
+    names += [entry.conversation for entry in evidence.commits]
+    for name in dict.fromkeys(names):
+        lives = lives_of(name, evidence, accepts=_accepts)
+        found.extend(judge_wholes(evidence, lives))
+        for case in lives:
+            found.extend(case.story.violations)
+            found.extend(judge_store(case))
+            found.extend(judge_clients(case))
+            found.extend(judge_lists(case))
+            found.extend(judge_fork(case) if case.story.copied_seq else _judge_work(case))
     return found
+
+
+def _judge_work(case: Case) -> Iterator[Violation]:
+    """Of a conversation whose turns ran in it."""
+    yield from judge_models(case)
+    yield from judge_effects(case)
+    yield from judge_offers(case)
+    yield from judge_folds(case)
+    yield from judge_live(case)
+
+
+def _accepts(case: Case, command: Command) -> bool:
+    """Whether an answer can speak of this conversation."""
+    if command.kind == "send":
+        return has_received(case, command)
+    return not any((*answered(case, command), *listed(case, command)))
 
 
 def judge_store(case: Case) -> Iterator[Violation]:
@@ -50,9 +67,9 @@ def judge_store(case: Case) -> Iterator[Violation]:
         if commit.is_due is at_rest:
             state = "at rest" if at_rest else "not at rest"
             yield case.broken("due_mark", f"{state} after record {commit.last_seq}, marked due: {commit.is_due}")
-    if case.journal.quarantine:
+    if case.journal.quarantine and not case.gone:
         yield case.broken("quarantined", case.journal.quarantine)
-    if case.journal.is_due or not case.story.at_rest[-1]:
+    if not case.gone and (case.journal.is_due or not case.story.at_rest[-1]):
         yield case.broken("not_at_rest", f"the run is over and its last record is {case.story.records[-1]['kind']}")
     events = {id_: record["event"] for id_, record in case.story.received.items()}
     index = {id_: receipt["event"] for id_, receipt in case.journal.receipts.items()}

@@ -8,6 +8,7 @@ from tests.support.oracle_evidence import (
     Commit,
     Delta,
     Evidence,
+    Gone,
     Grant,
     Journal,
     ModelCall,
@@ -28,10 +29,14 @@ NEVER = 1 << 62
 class Case:
     """What is judged at a time."""
 
-    def __init__(self, journal: Journal, evidence: Evidence) -> None:
+    def __init__(self, journal: Journal, evidence: Evidence, *, gone: Gone | None = None) -> None:
+        """Args: gone: how it was taken away, so that what it still owed is owed no more."""
         name = self.conversation = journal.conversation
         self.evidence = evidence
         self.journal = journal
+        self.gone = gone
+        self.told_after: list[str] = []
+        """What whoever took it away told of it behind that."""
         self.story = Story(journal)
         self.commits: list[Commit] = [entry for entry in evidence.commits if entry.conversation == name]
         self.snapshots: list[SnapshotPut] = [entry for entry in evidence.snapshots if entry.conversation == name]

@@ -29,15 +29,17 @@ def _messages(case: Case) -> Iterator[Violation]:
     for id_, commands in attempts.items():
         yield from _message(case, id_, commands)
     for id_, record in case.story.received.items():
+        if record["seq"] <= case.story.copied_seq:
+            continue  # sent to the other conversation
         if id_ not in attempts:
             yield case.broken("message_invented", f"message {id_} was never sent")
         turns = case.story.taken.get(id_, [])
-        if not turns and id_ in case.story.retracted:
+        if not turns and (case.gone or id_ in case.story.retracted):
             continue
         if len(turns) != 1:
             kind = "answered_twice" if turns else "unanswered_message"
             yield case.broken(kind, f"message {id_} of record {record['seq']} was taken by turns {turns}")
-        elif not case.story.turns[turns[0]].end:
+        elif not case.story.turns[turns[0]].end and not case.gone:
             yield case.broken("unanswered_message", f"turn {turns[0]} of message {id_} never ended")
 
 
@@ -66,26 +68,38 @@ def _message(case: Case, id_: str, commands: list[Command]) -> Iterator[Violatio
 def _answers(case: Case) -> Iterator[Violation]:
     """Every command of a process that lives on is answered in time; a cancel once the turn's end is durable."""
     for command in case.commands:
+        yield from answered(case, command)
         what = f"{command.kind} {command.message_id} to {command.life} at {command.posted_s:.3f} s"
         if not command.answered and not command.is_lost:
             yield case.broken("no_answer", f"{what} was never answered")
         if (waited_s := command.waited_s - command.paused_s) > command.allowed_s:
             fact = f"{what} waited {waited_s:.3f} s, allowed are {command.allowed_s:.3f} s"
             yield case.broken("late_answer" if command.answered else "no_answer", fact)
-        if command.kind == "cancel" and command.answered and not command.error:
-            turn = case.story.turns.get(command.value)
-            if turn is None or case.durable(turn.end_seq) > command.answered:
-                yield case.broken("cancel_without_end", f"{what} was answered before turn {command.value} had ended")
-        if command.kind == "context" and command.answered and not command.error:
-            told = (
-                record["seq"]
-                for record in case.story.records
-                if record["kind"] == "context_changed" and record["version"] == command.value
-            )
-            if not any(case.durable(seq) <= command.answered for seq in told):
-                yield case.broken(
-                    "ack_before_commit", f"{what} was answered before version {command.value} was durable"
-                )
+
+
+def answered(case: Case, command: Command) -> Iterator[Violation]:
+    """What an answer speaks of was durable when it was given."""
+    if not command.answered or command.error:
+        return
+    what = f"{command.kind} to {command.life} at {command.posted_s:.3f} s"
+    if command.kind == "cancel":
+        turn = case.story.turns.get(command.value)
+        if turn is None or case.durable(turn.end_seq) > command.answered:
+            yield case.broken("cancel_without_end", f"{what} was answered before turn {command.value} had ended")
+    if command.kind == "context":
+        told = (
+            record["seq"]
+            for record in case.story.records
+            if record["kind"] == "context_changed" and record["version"] == command.value
+        )
+        if not any(case.durable(seq) <= command.answered for seq in told):
+            yield case.broken("ack_before_commit", f"{what} was answered before version {command.value} was durable")
+
+
+def has_received(case: Case, command: Command) -> bool:
+    """Whether a message is in the journal as its receipt says."""
+    record = case.story.received.get(command.message_id)
+    return record is not None and command.value["event"] == record["event"]
 
 
 def _published(case: Case) -> Iterator[Violation]:
@@ -112,7 +126,7 @@ def _watches(case: Case) -> Iterator[Violation]:
                 yield case.broken("event_not_in_journal", f"client {watch.client} saw {event}, recorded: {record}")
             elif moment < case.durable(record["seq"]):
                 yield case.broken("event_before_commit", f"client {watch.client} saw event {number} too early")
-        if watch.is_last and last < max(case.story.events, default=0):
+        if watch.is_last and not case.gone and last < max(case.story.events, default=0):
             yield case.broken("event_gap", f"client {watch.client} never saw what follows event {last}")
 
 

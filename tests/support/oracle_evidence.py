@@ -30,6 +30,11 @@ class Journal:
     quarantine: str
     receipts: dict[str, Json]
     """The index of accepted messages."""
+    title: str | None = None
+    """As lists show it; None where that was not looked at."""
+    is_archived: bool = False
+    epoch: int = 1
+    """Of its events."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +47,20 @@ class Commit:
     fence: int
     first_seq: int
     last_seq: int
-    is_due: bool
+    is_due: bool | None
+    """None where more follows in the same write."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Gone:
+    """A conversation was taken away, durably."""
+
+    moment: int
+    life: str
+    journal: Journal
+    """What there was of it."""
+    left: list[str]
+    """What there still was behind that."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,9 +246,11 @@ class Command:
     life: str
     conversation: str
     kind: str
-    """``send``, ``context``, ``refresh``, ``cancel``, ``hibernate`` or ``wake``."""
+    """``send``, ``context``, ``refresh``, ``rename``, ``archive``, ``delete``, ``fork``, ``cancel``, ``hibernate`` or
+    ``wake``."""
     message_id: str = ""
     text: str = ""
+    """Of a message; the new title; ``archived`` or ``shown``; the fork."""
     posted_s: float = 0.0
     allowed_s: float = 0.0
     """How long the answer may take; pauses of the process come on top."""
@@ -259,6 +279,8 @@ class Watch:
     """Moment and event, in the order seen."""
     is_last: bool = False
     """It went on to the end of the run."""
+    epoch: int = 0
+    """Of what it saw; 0 as long as there was nothing."""
 
 
 @dataclass(slots=True)
@@ -281,6 +303,9 @@ class Evidence:
     commands: list[Command] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
     journals: list[Journal] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)
+    blobs: frozenset[str] = frozenset()
+    """That can be read at the end."""
     has_leases: bool = True
     """Whether every grant carries a fence of its own; without, a fence is that of the process's start."""
     attempts_max: int = 3

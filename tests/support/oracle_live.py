@@ -43,7 +43,7 @@ class _Walk:
             if step is not None:
                 yield from step(record)
         is_left = any(job.conversation == self._case.conversation for job in self._case.evidence.jobs_left)
-        if self._out and not is_left:  # a conversation has one job for all its orders
+        if self._out and not is_left and not self._case.gone:  # a conversation has one job for all its orders
             yield self._case.broken("job_lost", f"nothing came of {self._out}, and it is in no store")
 
     def _broken(self, kind: str, record: Json, fact: str) -> Violation:
