@@ -26,6 +26,7 @@ class Patience:
         self._is_waiting = False
         self._is_connected = False
         self._was_connected = False
+        self._reasons: set[str] = set()
         self.ran_out = ""
 
     def __enter__(self) -> Self:
@@ -60,6 +61,12 @@ class Patience:
             self._say("connected again")
         self._was_connected = True
         self._bound()
+
+    def on_put_off(self, why: str) -> None:
+        """The server has no room for what it was asked; each reason is said once."""
+        if self._is_waiting and why not in self._reasons:
+            self._reasons.add(why)
+            self._say(f"not accepted yet, trying again: {why}")
 
     def _bound(self) -> None:
         outage_ends_s = self._ends_s if self._is_connected else anyio.current_time() + self._outage_s

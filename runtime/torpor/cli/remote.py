@@ -75,10 +75,15 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         return url, token
 
     def client(
-        self, url: str, token: str, *, on_connection: Callable[[Welcome | None], None] = lambda _: None
+        self,
+        url: str,
+        token: str,
+        *,
+        on_connection: Callable[[Welcome | None], None] = lambda _: None,
+        on_put_off: Callable[[str], None] = lambda _: None,
     ) -> TorporClient:
         """One that checks the server's certificate as the command line says. Raises: click.ClickException."""
-        return TorporClient(url, token, on_connection=on_connection, tls=self._tls(url))
+        return TorporClient(url, token, on_connection=on_connection, on_put_off=on_put_off, tls=self._tls(url))
 
     def _tls(self, url: str) -> ssl.SSLContext | None:
         """None for the system's own store."""

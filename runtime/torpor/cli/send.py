@@ -162,7 +162,9 @@ async def _answered(
     url, token = await server.reached()
     patience = Patience(deadline_s=deadline_s, outage_s=outage_s, url=url, say=_say)
     accepted = anyio.Event()
-    async with server.client(url, token, on_connection=patience.on_connection) as client:
+    async with server.client(
+        url, token, on_connection=patience.on_connection, on_put_off=patience.on_put_off
+    ) as client:
         with patience:
             place = Destination(sending.conversation, is_new=True)
             if sending.is_named:

@@ -52,6 +52,7 @@ class Connection:
         jitter: Callable[[], float],
         options: ClientOptions,
         on_change: Callable[[Welcome | None], None],
+        on_put_off: Callable[[str], None],
         token_source: Callable[[], Awaitable[str]] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class Connection:
         self._jitter = jitter
         self._options = options
         self._on_change = on_change
+        self._on_put_off = on_put_off
         self._token_source = token_source
         self._tls = (tls or True) if url.startswith("wss:") else None
         self._outgoing: anyio.Event | None = None
@@ -187,6 +189,7 @@ class Connection:
             socket.transport.abort()
 
     async def _resend(self, later: ResendLater) -> None:
+        self._on_put_off(later.why)
         await anyio.sleep(later.after_s * (1 + self._jitter() / 4))
         self.resent += 1
         self._core.resend(later)

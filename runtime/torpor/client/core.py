@@ -53,6 +53,8 @@ class ResendLater(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str = ""
     """Of a subscription."""
     after_s: float
+    why: str = ""
+    """In the server's words."""
 
 
 class _Pending:
@@ -181,10 +183,10 @@ class ClientCore:
         if pending is not None:
             was_not_looked_at = isinstance(pending.frame, Send) or frame.code == TooManyFrames.code
             if was_not_looked_at and frame.retry_after_s is not None:
-                return ResendLater(ref=frame.ref, after_s=frame.retry_after_s)
+                return ResendLater(ref=frame.ref, after_s=frame.retry_after_s, why=frame.message)
             self._settle(frame.ref, RequestRefused(frame))
         elif frame.code == TooManyFrames.code and frame.retry_after_s is not None:
-            return ResendLater(conversation=frame.conversation, after_s=frame.retry_after_s)
+            return ResendLater(conversation=frame.conversation, after_s=frame.retry_after_s, why=frame.message)
         elif not frame.ref and (follow := self._follows.pop(frame.conversation, None)) is not None:
             follow.sink.fail(RequestRefused(frame))
         return None

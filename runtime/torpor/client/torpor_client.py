@@ -96,10 +96,12 @@ class TorporClient:
         jitter: Callable[[], float] = _RANDOM.random,
         options: ClientOptions | None = None,
         on_connection: Callable[[Welcome | None], None] = lambda welcome: None,
+        on_put_off: Callable[[str], None] = lambda why: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Args: token: or a function that gives one, and a newer one whenever that has expired. jitter: numbers in
-        [0, 1). on_connection: called with each welcome, and with None when it is over. tls: what ``wss`` is checked
+        [0, 1). on_connection: called with each welcome, and with None when it is over. on_put_off: called with the
+        server's words whenever it has no room for a request, which is then sent again. tls: what ``wss`` is checked
         with, instead of the system's own store."""
         self._ids = ids or RandomIds()
         self._options = options or ClientOptions()
@@ -112,6 +114,7 @@ class TorporClient:
             jitter=jitter,
             options=self._options,
             on_change=self._on_change,
+            on_put_off=on_put_off,
             token_source=None if isinstance(token, str) else token,
             tls=tls,
         )

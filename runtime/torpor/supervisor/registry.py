@@ -333,21 +333,29 @@ class Supervisor:
                 return exc, None
             case JournalCorrupt():
                 return await self._quarantined(key, kind=QuarantineKind.JOURNAL, reason=exc.reason), None
+        is_own = not isinstance(exc, StoreError)
         verdict = self._crashes.add(
             key,
             now_s=self._parts.clock.monotonic_s(),
             has_progressed=journal is not None and journal.has_committed,
-            is_own=not isinstance(exc, StoreError),
+            is_own=is_own,
         )
         self._counts.crashes += 1
-        _log.error("actor.crashed", conversation=key.path, crashes=verdict.in_a_row, why=repr(exc), exc_info=exc)
+        _log.error(
+            "actor.crashed",
+            conversation=key.path,
+            crashes=verdict.in_a_row,
+            why=repr(exc),
+            exc_info=exc if is_own else None,
+        )
         if verdict.given_up:
             reason = f"{verdict.given_up}, the last one {exc!r}"
             return await self._quarantined(key, kind=QuarantineKind.CRASHES, reason=reason), None
         self._counts.restarts += 1
         why = "the conversation was interrupted"
         if isinstance(exc, StoreError):
-            why = str(exc) if isinstance(exc, StoreFull) else "the server's storage does not answer"
+            is_full = isinstance(exc, StoreFull)  # its own words name a path, which is nobody's business
+            why = "the server's storage is full" if is_full else "the server's storage does not answer"
         return self._unavailable(why), verdict.pause_s
 
     async def _quarantined(self, key: ConversationKey, *, kind: QuarantineKind, reason: str) -> Quarantined:

@@ -92,3 +92,16 @@ async def test_a_cancel_from_outside_is_no_matter_of_patience() -> None:
 
     assert outside.cancelled_caught
     assert said.patience.ran_out == ""
+
+
+async def test_each_reason_for_which_the_server_puts_off_what_it_was_asked_is_said_once() -> None:
+    said = Said()
+    with said.patience as patience:
+        for why in ("its storage is full", "its storage is full", "mailbox is full"):
+            patience.on_put_off(why)
+    patience.on_put_off("too late")
+
+    assert said.lines == [
+        "not accepted yet, trying again: its storage is full",
+        "not accepted yet, trying again: mailbox is full",
+    ]

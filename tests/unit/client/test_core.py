@@ -120,7 +120,7 @@ def test_a_message_that_met_a_full_mailbox_is_sent_again_later(core: ClientCore)
     said(core)
     later = told(core, ErrorFrame(code="busy", message="full", ref="a", message_id="m-a", retry_after_s=0.5))
 
-    assert later == ResendLater(ref="a", after_s=0.5)
+    assert later == ResendLater(ref="a", after_s=0.5, why="full")
     assert caller.answers == []
     core.resend(later)
     assert [frame["message_id"] for frame in said(core)] == ["m-a"]
@@ -138,7 +138,7 @@ def test_what_came_too_fast_is_said_again_later_whatever_it_is(core: ClientCore)
     refused = ErrorFrame(code="too_many_frames", message="too fast", retry_after_s=0.25)
     for name, frame in ({"ref": "l"}, "list"), ({"conversation": "c1"}, "subscribe"):
         later = told(core, msgspec.structs.replace(refused, **name))
-        assert later == msgspec.structs.replace(ResendLater(after_s=0.25), **name)
+        assert later == msgspec.structs.replace(ResendLater(after_s=0.25, why="too fast"), **name)
         core.resend(later)
         assert [again["frame"] for again in said(core)] == [frame]
     assert (caller.answers, bucket.error) == ([], None)

@@ -4,6 +4,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.doubles import Crash, Gate, calls, fails, says, stops_at, use, waits, writes
 from tests.support.engine import DEADLINE_S, KEY, QUICK, Engine, receipt_of, running_engine
@@ -14,6 +15,7 @@ from torpor.errors import (
     NothingToCancel,
     Quarantined,
     Retry,
+    StoreFull,
     StoreUnavailable,
     Unavailable,
 )
@@ -151,6 +153,23 @@ async def test_a_conversation_that_never_gets_anywhere_is_quarantined(monkeypatc
         assert row.quarantine == "2 crashes in a row, the last one Crash('bug')"
         with pytest.raises(Quarantined, match="2 crashes in a row"):
             await engine.send("and again")
+
+
+async def test_a_full_disk_is_told_without_its_place_nor_a_traceback_and_is_over_once_there_is_room() -> None:
+    async with running_engine(says("hello"), says("again"), options=ONE_RESTART) as engine:
+        await engine.ask("hi")
+        engine.store.core.fail(StoreFull("no space left for /data/torpor.db, nothing was written"), times=4)
+        with capture_logs() as logs:
+            for _ in range(4):
+                with pytest.raises(Unavailable, match="the server's storage is full, retry in") as caught:
+                    await engine.send("more")
+                assert caught.value.retry_after_s is not None
+        await engine.ask("and more")
+        await engine.rested()
+
+    crashes = [line for line in logs if line["event"] == "actor.crashed"]
+    assert [line["exc_info"] for line in crashes] == [None] * 4
+    assert all("/data/torpor.db" in line["why"] for line in crashes)
 
 
 async def test_a_store_that_fails_again_and_again_quarantines_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
