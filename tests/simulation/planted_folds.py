@@ -31,8 +31,9 @@ from torpor.records.journal import (
 from torpor.records.summary import ItemKind, Summary
 from torpor.store.memory_jobs import MemoryJobs
 from torpor.store.requests import ClaimJob, JobRequest
-from torpor.turn import fold_history, prepare
+from torpor.turn import fold_history, opening, prepare
 from torpor.turn.fold_history import HistoryFold
+from torpor.turn.sparing import NOTHING
 
 
 @contextmanager
@@ -149,6 +150,11 @@ def steer_never_joins_a_small_window() -> AbstractContextManager[object]:
     return patch.object(steps, "joining", lambda *_, **__: ())
 
 
+def turn_told_whatever_its_room() -> AbstractContextManager[object]:
+    """Policy excerpts and context are told also where they leave no room for the message."""
+    return patch.object(opening, "sparing", lambda _, *, begin, **__: begin(NOTHING))
+
+
 def fold_forgets_who_joins() -> AbstractContextManager[object]:
     """What a fold comes to is told without the messages that join the request after it."""
     return patch.object(reckoning, "joining", lambda *_, **__: ())
@@ -243,6 +249,7 @@ PLANTED_FOLDS: Final = {
     "turn_only_kept_over_fold": Planted(turn_only_kept_over_fold, "view", 10, dwells=_FOLDING),
     "steer_joins_whatever_its_size": Planted(steer_joins_whatever_its_size, "failed_with_room", 60, dwells=_CROWDED),
     "steer_never_joins_a_small_window": Planted(steer_never_joins_a_small_window, "steer_left", 20, dwells=_FOLDING),
+    "turn_told_whatever_its_room": Planted(turn_told_whatever_its_room, "failed_with_room", 20, dwells=_CROWDED),
     "fold_forgets_who_joins": Planted(fold_forgets_who_joins, "fold_misreckoned", 60, dwells=_FOLDING),
     "skill_lost_at_fold": Planted(skill_lost_at_fold, "skill_lost", 20, dwells=_FOLDING),
     "fold_unannounced": Planted(fold_unannounced, "attempt_unrecorded", 10, dwells=_FOLDING),

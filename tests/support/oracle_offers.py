@@ -120,6 +120,8 @@ class _Walk:
         is_seen = screen is not None and screen.get("label") != "secret"
         shown_screen = f">{screen['text']}</screen>" if screen is not None and is_seen else ""
         shown_record = f'id="{record["id"]}"' if record is not None else ""
+        if 'left_out="' in signal:  # for want of room
+            shown_screen = shown_record = ""
         said = unescape(signal)
         return (
             shown_screen in said
@@ -193,6 +195,7 @@ class _Walk:
                 yield self._broken("skill_off", record, f"{skill} was off all the time")
         window = self._case.evidence.window
         has_room = window is None or window.free_tokens >= ROOM_FOR_SKILLS_TOKENS
+        has_room = has_room and record["reason"] != "everything"  # the running turn may leave no room
         for skill in forgotten:
             is_there = has_room and "" not in _shelved(self._case, skill, since, durable)
             if is_there and was_on(self._case, f"skill.{skill}", since, durable):

@@ -83,6 +83,8 @@ class Turn:
     """In which it said so last."""
     live: Json | None = None
     """The live context that its requests hold."""
+    signal_bytes: int = 0
+    """Of the context signal that it begins with."""
     failures: int = 0
     """Model calls that failed and are asked again."""
     is_failing: bool = False
@@ -361,6 +363,7 @@ class Story:
             self._broken("message_order", seq, f"the turn takes {messages}, waiting are {waiting}")
         turn = self.turns[number] = Turn(number, list(messages), seq, base=self._view, base_notes=self._notes)
         turn.live = self._live_of(record, seq)
+        turn.signal_bytes = sum(len(canonical(block)) for block in record.get("signal", []))
         turn.offered = frozenset(tool["name"] for tool in self._preamble.get("tools", ()))
         blocks = [*self._notes, *record.get("signal", []), *self._take(messages, number)]
         self._notes = []
@@ -531,8 +534,10 @@ class Story:
     def _turn_failed(self, record: Json, seq: int) -> None:
         if self._turn is not None and record["code"] == "context_too_long" and not self._turn.too_long_round:
             self._close_round(self._turn, seq)
-            body = {**self._fixed(self._turn), "messages": messages_of(self._view)}
-            self.too_long.append(TooLong(seq, len(canonical(body))))
+            said = tuple(said for said in self._view if self._turn.round or not said.is_turn_only)
+            body = {**self._fixed(self._turn), "messages": messages_of(said)}
+            signal_bytes = 0 if self._turn.round else self._turn.signal_bytes
+            self.too_long.append(TooLong(seq, len(canonical(body)) - signal_bytes))
         self._turn_cancelled(record, seq)
 
     def _turn_refused(self, record: Json, seq: int) -> None:

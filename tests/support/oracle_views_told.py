@@ -37,7 +37,7 @@ class TooLong:
 
     seq: int
     body_bytes: int
-    """Of that request, without the messages that wait."""
+    """Of that request, without the messages that wait, and of a first one without what may be left out."""
 
 
 @dataclass(slots=True)

@@ -158,12 +158,14 @@ def _prepared(record: TurnPrepared) -> Description:
         "withheld": list(record.withheld),
         "policies": list(record.policies),
         "lookback": list(record.lookback),
+        "cut": list(record.cut),
     }
     tokens = ", ".join(f"{section} {tokens} tokens" for section, tokens in record.sections.items())
     beside = f", beside them {tokens}" if tokens else ""
     policies = f", policies {', '.join(_with_times(record.policies))}" if record.policies else ""
     withheld = f", {', '.join(record.withheld)} withheld" if record.withheld else ""
-    summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{_quoted(record)}{policies}{withheld}"
+    cut = f", less of {', '.join(record.cut)} for want of room" if record.cut else ""
+    summary = f"turn begun with {', '.join(map(repr, messages))}{beside}{_quoted(record)}{policies}{withheld}{cut}"
     return summary, facts, _said((*record.signal, *record.turn_only))
 
 

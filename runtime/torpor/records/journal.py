@@ -237,6 +237,8 @@ class TurnPrepared(Record, frozen=True, tag="turn_prepared"):
     """Turns that are quoted in ``turn_only``."""
     live: int = 0
     """Sequence number of the record whose live context the turn's requests hold; 0 for none."""
+    cut: tuple[str, ...] = ()
+    """What there is less of, or nothing, since the first request would not fit: sections, or ``read_earlier``."""
 
 
 class AttemptStarted(Record, frozen=True, tag="attempt_started"):
@@ -354,7 +356,7 @@ class ContextReplaced(Record, frozen=True, tag="context_replaced"):
     skills: tuple[str, ...] = ()
     """Keys of the skills whose texts are in ``head``."""
     forgotten: tuple[str, ...] = ()
-    """Keys of skills that were loaded in what was folded and are not to be had any more."""
+    """Keys of skills that were loaded in what was folded and are not to be had any more, or found no room."""
     shortened: dict[str, Block] = {}
     """Results that stay, but shorter, by the id of their call."""
     before_tokens: int = 0

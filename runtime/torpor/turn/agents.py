@@ -117,7 +117,11 @@ class Agent:
     def has_earlier(self, state: ConversationState) -> bool:
         """Whether there is something that its conversation holds and cannot see: folded turns, or a result cut short,
         for which the tool that reads it was offered."""
-        return state.generation > 0 or READ_EARLIER in self.offers.tools_of(state.preamble)
+        return state.generation > 0 or self.offers_earlier(state)
+
+    def offers_earlier(self, state: ConversationState) -> bool:
+        """Whether the tool that reads earlier turns is offered already."""
+        return READ_EARLIER in self.offers.tools_of(state.preamble)
 
     def fold_terms(self, preamble: Preamble, decided: Decided, catalogue: Catalogue) -> FoldTerms:
         """For a turn with ``preamble``."""

@@ -35,6 +35,8 @@ class Foreseen(NamedTuple):
     """Messages that join with it."""
     growth_bytes: int = 0
     """How much longer the summary may become than it is in ``state``."""
+    is_asked: bool = False
+    """Whether the model is asked at all, and the turn does not end for want of room."""
 
 
 def foreseen(
@@ -56,7 +58,7 @@ def foreseen(
     for _ in range(_FOLDS_MAX):
         step = next_step(state, Lane.TURN, steps, now_us, folding=folding)
         if isinstance(step, CallModel):
-            return Foreseen(state, step.joined, growth_bytes)
+            return Foreseen(state, step.joined, growth_bytes, is_asked=True)
         if not isinstance(step, Compact):
             break
         terms = agent.fold_terms(state.preamble, decided, catalogue)

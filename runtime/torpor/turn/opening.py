@@ -5,7 +5,7 @@ are only flags that another provider was not asked for yet, and exchanges that a
 waits for a message to be accepted does not wait for either.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torpor.clock import Clock
 from torpor.conversation.live_context import due
@@ -22,6 +22,7 @@ from torpor.turn.live_context import order_of
 from torpor.turn.lookback import quoted
 from torpor.turn.options import TurnOptions
 from torpor.turn.prepare import LIVE_FLAG, NOTHING_QUOTED, Surroundings, beginning
+from torpor.turn.sparing import Spared, sparing
 
 
 class Opening:
@@ -57,7 +58,7 @@ class Opening:
         lookback = await self._lookback(step, agent, decided, folding=folding)
         if lookback is None or self._next_step() != step:
             return
-        self._journal.add(*self._records(step, agent, decided, lookback=lookback))
+        self._journal.add(*self._records(step, agent, decided, folding=folding, lookback=lookback))
 
     async def decided(self, agent: Agent) -> Decided:
         """What the flags say now."""
@@ -81,17 +82,33 @@ class Opening:
             self._journal.add_job(job)
 
     def _records(
-        self, step: PrepareTurn, agent: Agent, decided: Decided, *, lookback: Lookback = NOTHING_QUOTED
+        self,
+        step: PrepareTurn,
+        agent: Agent,
+        decided: Decided,
+        *,
+        folding: Folding,
+        lookback: Lookback = NOTHING_QUOTED,
     ) -> list[JournalRecord]:
-        return beginning(
-            self._journal.state,
-            step,
-            agent=agent,
-            decided=decided,
-            surroundings=self._surroundings,
-            now_us=self._clock.now_us(),
-            lookback=lookback,
-        )
+        """What begins the turn, less what its first request has no room for."""
+        state, now_us = self._journal.state, self._clock.now_us()
+
+        def begin(less: Spared) -> list[JournalRecord]:
+            return beginning(
+                state,
+                step,
+                agent=agent,
+                decided=decided,
+                surroundings=self._surroundings,
+                now_us=now_us,
+                lookback=lookback,
+                less=less,
+            )
+
+        def foresee(records: Sequence[JournalRecord]) -> Foreseen:
+            return self._trial(records, agent, decided, folding=folding)
+
+        return sparing(state, begin=begin, foresee=foresee, window=folding.window)
 
     async def _lookback(
         self, step: PrepareTurn, agent: Agent, decided: Decided, *, folding: Folding
@@ -123,9 +140,13 @@ class Opening:
         return quoted(ahead, exchanges, folding=folding)
 
     def _foreseen(self, step: PrepareTurn, agent: Agent, decided: Decided, *, folding: Folding) -> Foreseen:
+        records = self._records(step, agent, decided, folding=folding)
+        return self._trial(records, agent, decided, folding=folding)
+
+    def _trial(self, records: Sequence[JournalRecord], agent: Agent, decided: Decided, *, folding: Folding) -> Foreseen:
         return foreseen(
             self._journal.state,
-            self._records(step, agent, decided),
+            records,
             agent=agent,
             decided=decided,
             catalogue=self._surroundings.skills.current,

@@ -29,6 +29,7 @@ from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY
+from torpor.turn.sparing import NOTHING, Spared
 
 LIVE_FLAG: Final = "live_context"
 POLICIES_NOTE: Final = "name the id and version of the rule that you rely on"
@@ -110,19 +111,21 @@ def beginning(
     surroundings: Surroundings,
     now_us: int,
     lookback: Lookback = NOTHING_QUOTED,
+    less: Spared = NOTHING,
 ) -> list[JournalRecord]:
     """The records that begin the turn, in order; the last one is ``TurnPrepared``.
 
-    Args: lookback: the quotation that the messages ask for.
+    Args: lookback: the quotation that the messages ask for.  less: what is cut for want of room.
     """
-    offer = agent.offer(decided, surroundings.skills.current, has_earlier=agent.has_earlier(state))
+    has_earlier = agent.has_earlier(state) and not (less.is_without_tool and not agent.offers_earlier(state))
+    offer = agent.offer(decided, surroundings.skills.current, has_earlier=has_earlier)
     records = list[JournalRecord]()
     if decided.digest != (state.flags_digest or EVERYTHING_ON.digest):
         records.append(_flags_record(state, decided))
     if offer.preamble.digest != state.preamble.digest:
         records.append(preamble_record(state, offer.preamble))
-    signal = _signal(state, agent, surroundings=surroundings, now_us=now_us)
-    excerpts = _excerpts(state, step, agent=agent, surroundings=surroundings)
+    signal = _signal(state, agent, surroundings=surroundings, now_us=now_us, less=less)
+    excerpts = _excerpts(state, step, agent=agent, surroundings=surroundings, less=less)
     told = policies_text(excerpts)
     has_live = agent.live is not None and decided.is_on(LIVE_FLAG) and bool(state.live.block)
     sections = {
@@ -143,6 +146,7 @@ def beginning(
             policies=tuple(f"{excerpt.id}@{excerpt.version}" for excerpt in excerpts),
             lookback=lookback.turns,
             live=state.live.seq if has_live else 0,
+            cut=less.names,
         )
     )
     return records
@@ -176,21 +180,24 @@ def _flags_record(state: ConversationState, decided: Decided) -> FlagsPinned | F
     return FlagsPinned(digest=decided.digest, decisions=decisions)
 
 
-def _signal(state: ConversationState, agent: Agent, *, surroundings: Surroundings, now_us: int) -> Signal:
+def _signal(state: ConversationState, agent: Agent, *, surroundings: Surroundings, now_us: int, less: Spared) -> Signal:
     context, options = state.context, surroundings.context
     if context is None or is_expired(state.context_us, now_us=now_us, options=options):
         return Signal()
+    tokens_max = agent.profile.workflow_tokens
+    if less.signal_tokens is not None:
+        tokens_max = max(min(less.signal_tokens, tokens_max or less.signal_tokens), 1)
     return signal_of(
         context,
         version=state.context_version,
         labels=frozenset(agent.definition.labels),
         options=options,
-        tokens_max=agent.profile.workflow_tokens,
+        tokens_max=tokens_max,
     )
 
 
 def _excerpts(
-    state: ConversationState, step: PrepareTurn, *, agent: Agent, surroundings: Surroundings
+    state: ConversationState, step: PrepareTurn, *, agent: Agent, surroundings: Surroundings, less: Spared
 ) -> tuple[Excerpt, ...]:
     """What fits the messages, whole excerpts within the allotment as they stand in a request, markup and escapes
     included."""
@@ -198,6 +205,8 @@ def _excerpts(
     if not allowed:
         return ()
     budget_tokens = agent.profile.policies_tokens or surroundings.excerpts_tokens
+    if less.excerpts_tokens is not None:
+        budget_tokens = min(less.excerpts_tokens, budget_tokens)
     text = " ".join(text_of(message.blocks) for message in state.queued if message.id in step.messages)
     room_tokens = budget_tokens
     while room_tokens > 0:
