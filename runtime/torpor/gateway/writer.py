@@ -53,6 +53,8 @@ class Writer:
         self._is_busy = False
         """Whether a task sends, or the end has come."""
         outbox.on_ready = self.wake
+        if outbox.pause_s() < inf:  # something was put in, or closed it, before anybody looked
+            self.wake()
 
     def wake(self) -> None:
         """Something may leave, or the connection is to be closed."""

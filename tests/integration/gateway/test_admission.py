@@ -14,7 +14,7 @@ from tests.support.gateway_house import House, gateway_house
 from tests.support.gateway_line import SECRET, token_for
 from torpor.gateway.auth import mint
 from torpor.gateway.close_reasons import CloseReason
-from torpor.records.frames import Done, Hello, Unsubscribe, Welcome
+from torpor.records.frames import Done, ErrorFrame, Hello, Unsubscribe, Welcome
 
 
 @pytest.fixture
@@ -70,6 +70,24 @@ async def test_a_token_in_the_header_needs_no_hello(house: House) -> None:
         await caller.say(Unsubscribe(conversation="c1", ref="r1"))
 
         assert (await caller.hear_a(Done)).ref == "r1"
+
+
+@pytest.mark.parametrize("is_in_header", [True, False])
+async def test_a_connection_too_many_is_told_so_and_closed(is_in_header: bool) -> None:
+    async with gateway_house(connections_per_principal_max=1) as house, house.call("alice"):
+        token = token_for("alice", clock=house.clock)
+        headers = {"Authorization": f"Bearer {token}"} if is_in_header else {}
+        async with house.call(None, additional_headers=headers) as second:
+            if not is_in_header:
+                await second.say(Hello(token=token))
+            assert (await second.hear_a(ErrorFrame)).code == "too_many_connections"
+            code, _ = await second.closed()
+        with anyio.fail_after(10):
+            while house.gateway.statistics().connections > 1:  # noqa: ASYNC110 - the gateway has no event for it
+                await anyio.sleep(0.005)
+
+        assert code == CloseReason.TOO_MANY_CONNECTIONS.code
+        assert house.gateway.statistics().closed == {"too_many_connections": 1}
 
 
 def wrong_headers(house: House) -> dict[str, str]:
