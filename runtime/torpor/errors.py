@@ -62,8 +62,8 @@ class TooManySubscriptions(ClientError):
 
     code = "too_many_subscriptions"
 
-    def __init__(self, watched: int) -> None:
-        super().__init__(f"connection watches {watched} conversations, which is the most it can; unsubscribe from one")
+    def __init__(self, most: int) -> None:
+        super().__init__(f"too many conversations to watch, expected at most {most}; unsubscribe from one")
 
 
 class TooManyConnections(ClientError):

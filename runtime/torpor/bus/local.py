@@ -14,7 +14,7 @@ class LocalBus:
     """Implements ``bus.contract.Bus``. Holds one entry per watched conversation and one per reply being written."""
 
     def __init__(self) -> None:
-        self._subscribers: dict[ConversationKey, list[Subscriber]] = {}
+        self._subscribers: dict[ConversationKey, dict[Subscriber, None]] = {}
         self._live: dict[ConversationKey, tuple[str, list[str]]] = {}
 
     def publish(self, key: ConversationKey, records: Sequence[JournalRecord]) -> None:
@@ -46,14 +46,11 @@ class LocalBus:
             subscriber.on_gone(key)
 
     def subscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
-        subscribers = self._subscribers.setdefault(key, [])
-        if subscriber not in subscribers:
-            subscribers.append(subscriber)
+        self._subscribers.setdefault(key, {})[subscriber] = None
 
     def unsubscribe(self, key: ConversationKey, subscriber: Subscriber) -> None:
-        subscribers = self._subscribers.get(key, [])
-        if subscriber in subscribers:
-            subscribers.remove(subscriber)
+        subscribers = self._subscribers.get(key, {})
+        subscribers.pop(subscriber, None)
         if not subscribers:
             self._subscribers.pop(key, None)
 

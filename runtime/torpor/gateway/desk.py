@@ -87,7 +87,7 @@ class Desk:
         if (previous := self._subscriptions.get(key)) is not None:
             previous.end()
         elif self._watched() >= self.options.subscriptions_max:
-            raise TooManySubscriptions(len(self._subscriptions))
+            raise TooManySubscriptions(self.options.subscriptions_max)
         subscription = Subscription(
             key,
             name=watched.conversation,

@@ -50,7 +50,7 @@ class Share:
         return self._frames >= self._burst
 
     def _refill(self, now_s: float) -> None:
-        room = (now_s - self._at_s) * self._rate
+        room = max(0.0, now_s - self._at_s) * self._rate
         self._frames = min(self._frames + room, float(self._burst))
         self._refused = max(self._refused - room, 0.0)
         self._at_s = now_s

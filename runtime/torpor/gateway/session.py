@@ -5,9 +5,10 @@ say who serves what a known client asks for, and the desk where that is done.
 
     NEW ──authenticated──▶ OPEN ──authenticated──▶ OPEN       and from any: ──ended──▶ ENDED
 
-Frames before ``hello`` are held, within bounds, unless a header said who it is; and so are those behind a ``hello``
-whose token names a key that is looked for. ``hello`` may come again: with a newer token for the same person, which
-counts from then on, or with subscriptions to begin over. A client that leaves withdraws nothing.
+Frames before ``hello`` are held, within bounds, unless a header said who it is; and so are those behind the first
+``hello`` while the key that its token names is looked for. ``hello`` may come again: with a newer token for the same
+person, which counts from then on, or with subscriptions to begin over; while that one's key is looked for, the client
+is served as before. A client that leaves withdraws nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,6 +28,7 @@ from torpor.errors import (
     TokenExpired,
     TooManyConnections,
     TooManyFrames,
+    TooManySubscriptions,
     Unauthenticated,
 )
 from torpor.gateway.auth import Principal
@@ -156,12 +158,12 @@ class Session:
 
     def _handle(self, frame: AnyClientFrame, *, size_bytes: int = 0) -> None:
         try:
-            if self._is_identifying or (self._principal is None and not isinstance(frame, Hello)):
-                self._hold(frame, size_bytes=size_bytes)
-            elif isinstance(frame, Hello):
-                self._hello(frame)
-            elif self._principal is not None:
+            if self._principal is not None and not isinstance(frame, Hello):
                 serve(frame, at=self._desk, by=self._current(self._principal))
+            elif self._is_identifying or not isinstance(frame, Hello):
+                self._hold(frame, size_bytes=size_bytes)
+            else:
+                self._hello(frame)
         except ClientError as exc:
             self._refuse(exc, of=frame)
         except Exception:  # noqa: BLE001 - the edge of a client frame
@@ -240,9 +242,20 @@ class Session:
                 ref=frame.ref,
             )
         )
-        for watched in frame.subscriptions:
-            self._handle(Subscribe(ref=frame.ref, subscription=watched))
+        self._subscribe(frame)
         self._take_held()
+
+    def _subscribe(self, frame: Hello) -> None:
+        """To what ``hello`` names, as if each had come in a frame of its own; of one named twice to the last."""
+        if len(frame.subscriptions) > (most := self._options.subscriptions_max):
+            self._refuse(TooManySubscriptions(most), of=frame)
+            return
+        for watched in {watched.conversation: watched for watched in frame.subscriptions}.values():
+            subscribe = Subscribe(ref=frame.ref, subscription=watched)
+            if (too_fast := self._too_fast()) is not None:
+                self._turn_down(error_frame(too_fast, of=subscribe))
+            else:
+                self._handle(subscribe)
 
     def _take_held(self) -> None:
         held, self._held, self._held_bytes = self._held, [], 0

@@ -16,11 +16,13 @@ from torpor.gateway.limits import Limits, Share
 from torpor.gateway.options import GatewayOptions
 from torpor.records.frames import (
     Accepted,
+    Cursor,
     Done,
     ErrorFrame,
     Hello,
     Refresh,
     Reload,
+    Resumed,
     Send,
     Subscribe,
     Subscription,
@@ -76,14 +78,15 @@ async def test_frames_beyond_the_rate_are_refused_with_the_time_to_wait() -> Non
 
 def test_all_who_come_back_when_they_were_told_to_are_served_at_the_rate() -> None:
     share = Share(rate=50.0, burst=100, now_s=0.0)
-    waiting, times = [(0.0, number) for number in range(300)], []
+    waiting = [(0.0, number) for number in range(300)]
+    times: list[float] = []
     while waiting and len(times) < 10_000:
         now_s, number = heapq.heappop(waiting)
         times.append(now_s)
         try:
             share.pay(now_s=now_s)
         except TooManyFrames as refused:
-            heapq.heappush(waiting, (now_s + refused.retry_after_s, number))
+            heapq.heappush(waiting, (now_s + (refused.retry_after_s or 0.0), number))
     assert waiting == []
     assert times[-1] < 300 / 50.0 + 0.1
 
@@ -120,6 +123,46 @@ async def test_frames_that_cannot_be_read_count_too_and_a_flood_is_closed() -> N
         assert codes == ["bad_frame"] * 3 + ["too_many_frames"] * 3
         assert await line.hear() is None
         assert line.outbox.closing is CloseReason.TOO_MANY_FRAMES
+
+
+async def test_each_subscription_of_a_hello_counts_as_a_frame() -> None:
+    house = House(frames_per_s=1.0, frames_burst=3)
+    async with house.line(principal("alice")) as line:
+        watched = tuple(Subscription(conversation=f"c{number}") for number in range(4))
+        line.say(Hello(ref="h", subscriptions=watched))
+        frames = [await line.hear() for _ in range(5)]
+
+    refused = [frame for frame in frames if isinstance(frame, ErrorFrame)]
+    assert [(frame.code, frame.ref, frame.conversation) for frame in refused] == [
+        ("too_many_frames", "h", "c2"),
+        ("too_many_frames", "h", "c3"),
+    ]
+    assert {frame.conversation for frame in frames if isinstance(frame, Reload)} == {"c0", "c1"}
+
+
+async def test_a_hello_with_more_subscriptions_than_may_be_watched_begins_none() -> None:
+    house = House(subscriptions_max=2)
+    async with house.line(principal("alice")) as line:
+        line.say(Hello(ref="h", subscriptions=(Subscription(conversation="c1"),) * 3))
+        await line.hear_a(Welcome)
+        error = await line.hear_a(ErrorFrame)
+        line.say(NOTHING)
+        await line.hear_a(Done)
+
+    assert (error.code, error.ref) == ("too_many_subscriptions", "h")
+    assert not house.world.bus.is_watched(KEY)
+
+
+async def test_a_conversation_that_a_hello_names_twice_is_watched_once_from_the_last_cursor() -> None:
+    house = House(frames_per_s=1.0, frames_burst=2)
+    house.world.converse(KEY, turns=1)
+    async with house.line(principal("alice")) as line:
+        places = (Subscription(conversation="c1"), Subscription(conversation="c1", cursor=Cursor(event=4)))
+        line.say(Hello(subscriptions=places))
+        await line.hear_a(Welcome)
+        await line.hear_a(Resumed)
+        await anyio.wait_all_tasks_blocked()
+        assert line.outbox.take() is None
 
 
 async def test_binary_frames_count_too() -> None:
