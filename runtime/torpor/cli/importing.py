@@ -10,13 +10,16 @@ from torpor.cli.folders import blobs_folder, data_folder, data_option, home_opti
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.clock import RandomIds, SystemClock
+from torpor.gateway.auth import is_owner_name
 from torpor.local_files import make_data_folder
 from torpor.operations.export import BadExport, ExportHeader, Imported, Importing, read_header
-from torpor.records.ids import CONVERSATION_ID, DEFAULT_TENANT, OWNER_ID, ConversationKey
+from torpor.records.ids import CONVERSATION_ID, DEFAULT_TENANT, ConversationKey
 from torpor.store.blobs import LocalBlobs
 from torpor.store.sqlite.importing import AlreadyThere, open_to_import
 
 _PARTS: Final = 3
+_SHOWN_CHARS: Final = 300
+"""Of a name that is none."""
 
 
 @click.command(short_help="Read a conversation from a file.")
@@ -58,11 +61,11 @@ def _key(header: ExportHeader, name: str | None) -> ConversationKey:
     parts = (name or f"{header.tenant}/{header.owner}/{header.conversation}").split("/")
     if len(parts) == _PARTS - 1:
         parts = [DEFAULT_TENANT, *parts]
-    is_name = len(parts) == _PARTS and all(map(OWNER_ID.fullmatch, parts[:2])) and CONVERSATION_ID.fullmatch(parts[-1])
+    is_name = len(parts) == _PARTS and all(map(is_owner_name, parts[:2])) and CONVERSATION_ID.fullmatch(parts[-1])
     if not is_name:
         expected = "expected [tenant/]owner/conversation, the last of letters, digits, '_' or '-'"
         if name is None:
-            raise BadExport(f"its header names {'/'.join(parts)!r}, {expected}")
+            raise BadExport(f"its header names {'/'.join(parts)[:_SHOWN_CHARS]!r}, {expected}")
         raise click.BadParameter(f"{name!r} is no conversation, {expected}", param_hint="--as")
     return ConversationKey(*parts)
 

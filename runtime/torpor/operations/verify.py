@@ -159,8 +159,11 @@ class Verification:
         """One for each message, with its event, and those of messages that came meanwhile, up to ``event_now``."""
         missing, ahead = dict(self._messages), list[Receipt]()
         for message_id, stored in receipts:
+            if is_deep_json(stored):
+                what = f"the receipt of message {message_id!r} cannot be read: {too_deep(RECORD_DEPTH_MAX)}"
+                raise Differs(0, what)
             try:
-                receipt = _RECEIPT.decode(b"" if is_deep_json(stored) else stored)
+                receipt = _RECEIPT.decode(stored)
             except (msgspec.DecodeError, UnicodeDecodeError) as exc:
                 raise Differs(0, f"the receipt of message {message_id!r} cannot be read: {exc}") from exc
             message = missing.pop(message_id, None)

@@ -289,6 +289,12 @@ async def test_verify_names_the_first_record_that_differs_and_fails(lived: Lived
     [
         ("DELETE FROM conversations", r"table journal has \d+ rows of conversation number 1, which is not in the dire"),
         ("DROP TABLE jobs", "lacks the tables jobs"),
+        ("DROP INDEX conversations_listed", "the database lacks index 'conversations_listed'"),
+        (
+            "CREATE TRIGGER evil AFTER INSERT ON journal BEGIN DELETE FROM receipts; END",
+            "the database has trigger 'evil', which is none of ours",
+        ),
+        ("CREATE TABLE evil (x)", "the database has table 'evil', which is none of ours"),
         (
             "INSERT INTO jobs (number, id, kind, due_us, payload) VALUES (1, 'x', 'k', 1, 'garbage')",
             "job 'x' of conversation number 1 is not as an engine writes it",

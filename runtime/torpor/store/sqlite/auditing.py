@@ -17,7 +17,7 @@ from torpor.records.ids import ConversationKey
 from torpor.store.codec import StoredBatch
 from torpor.store.contract import Head, Snapshot, Tombstone
 from torpor.store.sqlite.connection import DATABASE_FILE, connect_to_read, reading
-from torpor.store.sqlite.migrations import missing_tables
+from torpor.store.sqlite.migrations import missing_tables, schema_faults
 from torpor.store.sqlite.reader import open_to_read
 from torpor.store.tombstones import path_mark
 
@@ -185,11 +185,12 @@ class AuditReader:
         are missing, rows that belong to no conversation or to none of its chains."""
         with reading(self._path):
             (sound,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-            missing = missing_tables(self._db)
+            missing, faults = missing_tables(self._db), schema_faults(self._db)
         if sound != "ok":
             yield f"the database is damaged: {sound}"
         if missing:
             yield f"the database lacks the tables {', '.join(missing)}"
+        yield from faults
         if not missing:
             yield from self._stray_rows()
 

@@ -26,6 +26,7 @@ APPLICATION_ID: Final = 0x746F7270
 PAGE_BYTES: Final = 1024
 """A lone append touches half a dozen pages, whole, each of them twice; larger pages write more and read no faster."""
 
+_TABLE: Final = "table"
 _COUNT_MAX: Final = 2**63 - 1
 _RESTORE: Final = "restore the data directory from a copy; `torpor inspect --data` reads what is left"
 
@@ -216,16 +217,35 @@ def missing_tables(db: sqlite3.Connection) -> list[str]:
     return sorted(_tables_of_a_new_database() - _tables(db))
 
 
-@functools.cache
+def schema_faults(db: sqlite3.Connection) -> list[str]:
+    """In words: what a database of the last version has beside its tables and this one lacks, and what no database has,
+    such as a trigger, which would act on whatever is written."""
+    found, expected = _objects(db), _objects_of_a_new_database()
+    lacks = [f"the database lacks {kind} {name!r}" for kind, name in sorted(expected - found) if kind != _TABLE]
+    return lacks + [
+        f"the database has {kind} {name!r}, which is none of ours" for kind, name in sorted(found - expected)
+    ]
+
+
 def _tables_of_a_new_database() -> set[str]:
+    return {name for kind, name in _objects_of_a_new_database() if kind == _TABLE}
+
+
+@functools.cache
+def _objects_of_a_new_database() -> set[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         for statement in itertools.chain.from_iterable(MIGRATIONS):
             db.execute(statement)
-        return _tables(db)
+        return _objects(db)
 
 
 def _tables(db: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return {name for kind, name in _objects(db) if kind == _TABLE}
+
+
+def _objects(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Kind and name of all but what SQLite makes for itself."""
+    return set(db.execute("SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"))
 
 
 def schema_version(db: sqlite3.Connection, *, path: str, newest: int = len(MIGRATIONS)) -> int:
