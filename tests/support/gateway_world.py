@@ -250,12 +250,16 @@ class World:
 
     async def delete(self, key: ConversationKey, *, principal: str) -> None:
         await _at_once()
+        await self.begin_delete(key, principal=principal).wait()
+
+    def begin_delete(self, key: ConversationKey, *, principal: str) -> PostedReply:
         if not self.journals.pop(key, None):
-            raise UnknownConversation(key.conversation)
+            return PostedReply(UnknownConversation(key.conversation), durable=None)
         self.live.pop(key, None)
         self.epochs.pop(key, None)
         self.next_epoch += 1
         self.bus.publish_gone(key)
+        return PostedReply(True, durable=None)
 
     async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
         mine = [key for key in sorted(self.journals) if (key.tenant, key.owner) == (tenant, owner)]

@@ -1,6 +1,6 @@
 """The directory of a data folder on which no server runs, for verbs that take conversations away from it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from torpor.bus.local import LocalBus
 from torpor.cli.folders import blobs_folder
 from torpor.clock import SystemClock
 from torpor.errors import ClientError, StoreUnusable
-from torpor.records.commands import Command
+from torpor.records.commands import CancelTurn
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Lease, Store
 from torpor.store.sqlite.connection import DATABASE_FILE
 from torpor.store.sqlite.engine import open_sqlite_inline
-from torpor.supervisor.contract import Answer, LiveStatus
+from torpor.supervisor.contract import LiveStatus
 from torpor.supervisor.directory import StoredDirectory
 
 
@@ -27,7 +27,10 @@ class _Nobody:
     def live_status(self, key: ConversationKey) -> LiveStatus | None:
         return None
 
-    async def deliver(self, key: ConversationKey, command: Command) -> Answer:
+    def close(self, key: ConversationKey, *, verdict: ClientError) -> Callable[[], None]:
+        return lambda: None
+
+    async def end_turn(self, key: ConversationKey, command: CancelTurn) -> None:
         raise AssertionError(f"nobody serves {key.path!r}")
 
     def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]:

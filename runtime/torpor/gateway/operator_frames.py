@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from torpor.conversation.text import clean
-from torpor.errors import BadFrame
+from torpor.errors import BadFrame, UnknownConversation
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.rows import fitting, job_row, record_row
@@ -67,7 +67,10 @@ def quarantine(desk: Desk, frame: QuarantineConversation, by: Principal) -> None
 
     async def quarantined() -> ServerFrame:
         await desk.must_exist(key, name=frame.path)
-        await desk.ports.conversations.quarantine(key, reason=reason)
+        try:
+            await desk.ports.conversations.quarantine(key, reason=reason)
+        except UnknownConversation:
+            raise UnknownConversation(frame.path) from None
         return Done(ref=frame.ref)
 
     desk.request(frame, quarantined)

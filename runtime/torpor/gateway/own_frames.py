@@ -74,12 +74,14 @@ def delete(desk: Desk, frame: Delete, by: Principal) -> None:
 
     async def deleted() -> ServerFrame:
         try:
-            await desk.ports.directory.delete(key, principal=by.subject)
+            await begun.wait()
         except UnknownConversation:
             raise UnknownConversation(frame.conversation) from None
         return Done(ref=frame.ref)
 
+    # Begun before the next frame is looked at, unless there is no place for the answer, which is waited for later.
     desk.request(frame, deleted)
+    begun = desk.ports.directory.begin_delete(key, principal=by.subject)
 
 
 def _post(desk: Desk, frame: Create | Rename | Archive | Unarchive | Retract, by: Principal, command: Command) -> None:

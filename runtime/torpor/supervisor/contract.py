@@ -91,6 +91,11 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 class Directory(Protocol):
     """Implemented by ``supervisor.directory.StoredDirectory``."""
 
+    def begin_delete(self, key: ConversationKey, *, principal: str) -> Reply:
+        """As ``delete``, whose end the answer tells; never waits. Every command that comes later meets the deletion
+        and is refused, until it has ended or is found to be of nothing."""
+        ...
+
     async def delete(self, key: ConversationKey, *, principal: str) -> None:
         """Take a conversation away, so that nothing of it is left and its id is as if it had never been used.
 
@@ -141,8 +146,8 @@ class Conversations(Protocol):
         """Cut off its actor, a running turn with it, and let none start until it is released. Its journal stays as it
         is; who watches it is told.
 
-        Raises: Unavailable: it is not quarantined, since its actor did not end in time or lives on another server.
-            StoreError: nor is it then.
+        Raises: UnknownConversation: it is not there, or not any more. Unavailable: it is not quarantined, since its
+            actor did not end in time or lives on another server. StoreError: nor is it then.
         """
         ...
 

@@ -28,10 +28,10 @@ from torpor.errors import (
     Unavailable,
     UnknownConversation,
 )
-from torpor.records.commands import CancelTurn, Command, Wake
+from torpor.records.commands import CancelTurn, Wake
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Cause, ErasableBlobs, Erased, Lease, Store
-from torpor.supervisor.contract import Answer, Forgotten, LiveStatus
+from torpor.supervisor.contract import Forgotten, LiveStatus, Reply
 from torpor.supervisor.listing import rows_of
 from torpor.supervisor.retention import Retired, may_go
 
@@ -47,7 +47,9 @@ class Served(Protocol):
 
     def live_status(self, key: ConversationKey) -> LiveStatus | None: ...
 
-    async def deliver(self, key: ConversationKey, command: Command) -> Answer: ...
+    def close(self, key: ConversationKey, *, verdict: ClientError) -> Callable[[], None]: ...
+
+    async def end_turn(self, key: ConversationKey, command: CancelTurn) -> None: ...
 
     def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]: ...
 
@@ -106,12 +108,12 @@ class StoredDirectory:
                 tasks.cancel_scope.cancel()
 
     async def delete(self, key: ConversationKey, *, principal: str) -> None:
+        """See the contract."""
+        await self.begin_delete(key, principal=principal).wait()
+
+    def begin_delete(self, key: ConversationKey, *, principal: str) -> Reply:
         """See the contract. Of several that ask at once, each is answered."""
-        if (under_way := self._erasing.get(key)) is None:
-            if await self._store.describe(key) is None:
-                raise UnknownConversation(key.conversation)
-            under_way = self._erasing.get(key) or self._begun(key, principal=principal)
-        await under_way.wait()
+        return self._erasing.get(key) or self._begun(key, principal=principal)
 
     async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
         """See the contract."""
@@ -166,10 +168,13 @@ class StoredDirectory:
     async def erase(self, key: ConversationKey, *, cause: Cause = Cause.DELETED) -> _Taken:
         """Take away everything that is stored of ``key``; its actor is cut off, and who watches it is told.
 
-        Raises: Unavailable: nothing was erased, since its actor did not end in time or lives on another server.
-            StoreError: it may be erased in part; asking again completes it.
+        Raises: UnknownConversation: there is nothing. Unavailable: nothing was erased, since its actor did not end in
+            time or lives on another server. StoreError: it may be erased in part; asking again completes it.
         """
         async with self._served.set_aside(key, verdict=ConversationDeleted(key.conversation)) as lease:
+            if await self._store.describe(key) is None:
+                await self._store.release(lease)
+                raise UnknownConversation(key.conversation)
             return await self._take(lease, cause=cause)
 
     def statistics(self) -> DirectoryStatistics:
@@ -221,24 +226,35 @@ class StoredDirectory:
         """Args: taken: gets what it came to."""
 
         async def delete() -> None:
+            # What lives without a journal may be writing the beginning of it just now.
+            if self._served.live_status(key) is None and await self._store.describe(key) is None:
+                raise UnknownConversation(key.conversation)
             await self._cancelled(key, principal=principal)
             came_to = await self.erase(key, cause=cause)
             if taken is not None:
                 taken.append(came_to)
 
-        return self._start(delete, key=key)
+        # Whatever anybody asks of it from now on comes after the deletion.
+        reopen = self._served.close(key, verdict=ConversationDeleted(key.conversation))
+        return self._start(delete, key=key, at_end=reopen)
 
-    def _start(self, work: Callable[[], Awaitable[None]], *, key: ConversationKey) -> PendingReply:
+    def _start(
+        self, work: Callable[[], Awaitable[None]], *, key: ConversationKey, at_end: Callable[[], None] = lambda: None
+    ) -> PendingReply:
         """Do ``work`` to its end, whether or not anybody waits for that."""
         assert self._tasks is not None, "the directory is not running"
         reply = self._erasing[key] = PendingReply(Wake())
-        self._tasks.start_soon(self._done, work, key, reply, name=f"directory:{key.conversation}")
+        self._tasks.start_soon(self._done, work, key, reply, at_end, name=f"directory:{key.conversation}")
         return reply
 
-    async def _done(self, work: Callable[[], Awaitable[None]], key: ConversationKey, reply: PendingReply) -> None:
+    async def _done(
+        self, work: Callable[[], Awaitable[None]], key: ConversationKey, reply: PendingReply, at_end: Callable[[], None]
+    ) -> None:
         error: TorporError = InvariantBroken(f"what was begun with {key.path!r} was cut off")
         try:
             await work()
+        except UnknownConversation as exc:
+            error = exc
         except TorporError as exc:
             self._failures += 1
             error = exc
@@ -250,6 +266,7 @@ class StoredDirectory:
             reply.resolve(_DONE)
         finally:
             del self._erasing[key]
+            at_end()
             reply.fail(error)
 
     async def _cancelled(self, key: ConversationKey, *, principal: str) -> None:
@@ -258,7 +275,7 @@ class StoredDirectory:
         if live is None or not live.turn:
             return
         with suppress(ClientError), anyio.move_on_after(self._cancel_deadline_s):
-            await self._served.deliver(key, CancelTurn(principal=principal, reason="deleted"))
+            await self._served.end_turn(key, CancelTurn(principal=principal, reason="deleted"))
 
     def __repr__(self) -> str:
         return f"<StoredDirectory erasing={len(self._erasing)}>"

@@ -13,7 +13,7 @@ crashes too often, or whose journal cannot be trusted, is quarantined.
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Final
 
 import anyio
@@ -35,10 +35,12 @@ from torpor.errors import (
     StoreFull,
     TorporError,
     Unavailable,
+    UnknownConversation,
 )
 from torpor.records.commands import CancelTurn, Command, Hibernate, TellLiveContext, Wake
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Lease, QuarantineKind
+from torpor.supervisor.closing import Closing
 from torpor.supervisor.contract import Answer, Listing, LiveStatus, RunningTurn
 from torpor.supervisor.crashes import Crashes, root_cause
 from torpor.supervisor.entry import Entry
@@ -86,8 +88,7 @@ class Supervisor:
         self._thaws = FairPlaces(options.thaws_max, monotonic_s=clock.monotonic_s)
         self._thawing: set[Actor] = set()
         """Those that hold a place among the thaws."""
-        self._closing: dict[ConversationKey, ClientError] = {}
-        """Conversations that are being taken out of service, and what their commands are told."""
+        self._closing = Closing()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._stopping = anyio.Event()
         self._emptied = anyio.Event()
@@ -118,7 +119,7 @@ class Supervisor:
         """See the contract. Raises: Busy, Unavailable, Quarantined."""
         if self._has_ended or (self._stopping.is_set() and not isinstance(command, _TAKEN_TO_THE_END)):
             raise self._unavailable("the server is stopping")
-        if (verdict := self._closing.get(key)) is not None:
+        if (verdict := self._closing.verdict(key)) is not None:
             raise verdict
         entry = self._entries.get(key)
         if entry is None:
@@ -178,31 +179,68 @@ class Supervisor:
     ) -> None:
         """See the contract. Of several that ask at once, each is answered."""
         async with self.set_aside(key, verdict=Quarantined(key.conversation, reason=reason)):
+            row = await self._parts.store.describe(key)
+            if row is None:
+                raise UnknownConversation(key.conversation)
             await mark(key, self._parts, kind=kind, reason=reason)
-            self._counts.quarantines += 1
+            self._counts.quarantines += not row.quarantine
+
+    def close(self, key: ConversationKey, *, verdict: ClientError) -> Callable[[], None]:
+        """From now on every command for it is told ``verdict``; a turn that runs goes on. Returns: what reopens it."""
+        return self._closing.mark(key, verdict)
+
+    def holding(self, key: ConversationKey) -> AbstractContextManager[None]:
+        """In the block nobody sets it aside. Raises: ClientError: somebody is about to."""
+        return self._closing.holding(key)
+
+    async def end_turn(self, key: ConversationKey, command: CancelTurn) -> None:
+        """End the turn that runs, also of a conversation that takes no commands any more.
+
+        Raises: ClientError: it takes none of this either, or none runs.
+        """
+        entry = self._entries.get(key)
+        if entry is not None and not entry.actor.mailbox.is_closed and entry.actor.state is not ActorState.STOPPED:
+            reply = PendingReply(command)
+            entry.actor.mailbox.offer(reply)
+            await reply.wait()
 
     @asynccontextmanager
     async def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AsyncIterator[Lease]:
         """In the block nobody serves ``key``: its actor was cut off and no other starts; commands are told ``verdict``.
 
-        Raises: Unavailable: its actor did not end in time, or lives on another server.
+        Nobody else sets it aside meanwhile, or holds it.
+        Raises: Unavailable: its actor did not end in time, or lives on another server; somebody else goes on with it.
         """
-        self._closing[key] = verdict
+        reopen = self._closing.mark(key, verdict)
         try:
-            await self._ended(key, verdict)
-            lease = await self._leases.acquire(key)
-            yield lease
-            await self._parts.store.release(lease)
+            async with self._alone(key):
+                await self._ended(key, verdict)
+                lease = await self._leases.acquire(key)
+                yield lease
+                await self._parts.store.release(lease)
         except LeaseHeld as exc:
             raise self._unavailable("another server holds the conversation") from exc
         finally:
-            self._closing.pop(key, None)
+            reopen()
+
+    @asynccontextmanager
+    async def _alone(self, key: ConversationKey) -> AsyncIterator[None]:
+        is_alone = False
+        try:
+            async with self._closing.alone(key, deadline_s=self._options.cut_deadline_s):
+                is_alone = True
+                yield
+        except TimeoutError:
+            if is_alone:
+                raise
+            raise self._unavailable("something else is being done with the conversation") from None
 
     async def release(self, key: ConversationKey) -> None:
         """See the contract."""
+        row = await self._parts.store.describe(key)
         is_due = await lift(key, self._parts)
         self._crashes.forget(key)
-        self._counts.releases += 1
+        self._counts.releases += row is not None and bool(row.quarantine)
         if is_due:
             with suppress(ClientError):  # without room now, a later look finds what is due
                 self.post(key, Wake())
@@ -405,7 +443,7 @@ class Supervisor:
         now_us = self._parts.clock.now_us() if self._has_claimed else _ALWAYS_US
         self._has_claimed = True
         due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
-        for key in [key for key in due if key not in self._entries and key not in self._closing][:batch]:
+        for key in [key for key in due if key not in self._entries and self._closing.verdict(key) is None][:batch]:
             if self._stopping.is_set() or self._passivation.refusal(live=len(self._entries)) is not None:
                 return  # what found no room is still due at the next look
             self._started(key, Wake())

@@ -1,9 +1,11 @@
 """A conversation that is deleted leaves nothing, whatever it was doing, and its id may be used again."""
 
+from contextlib import suppress
+
 import anyio
 import pytest
 
-from tests.support.doubles import Gate, says, stops_at, use, writes
+from tests.support.doubles import Gate, says, stops_at, use, waits, writes
 from tests.support.doubles import calls as asks
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.errors import (
@@ -113,6 +115,67 @@ async def test_commands_that_meet_the_deletion_are_told_of_it_and_begin_nothing(
             gate.opened.set()
         assert is_gone(engine)
         assert engine.supervisor.live_status(KEY) is None
+
+
+async def test_what_is_asked_after_a_deletion_was_begun_meets_it_though_nothing_was_looked_at_yet() -> None:
+    gate = Gate()
+    async with running_engine(waits(gate, says("yes")), says("again")) as engine:
+        await engine.send("hello")
+        await gate.reached.wait()
+        begun = engine.directory.begin_delete(KEY, principal="ann")
+        for _ in range(2):
+            with pytest.raises(ConversationDeleted):
+                engine.post("late")
+            await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(DEADLINE_S):
+            await begun.wait()
+        assert is_gone(engine)
+        gate.opened.set()
+        await engine.ask("a new life", key=KEY)
+        assert len(await engine.records_of(TurnFinished)) == 1
+
+
+async def test_where_there_is_nothing_to_delete_the_id_is_free_again_at_once() -> None:
+    async with running_engine(says("yes")) as engine:
+        begun = engine.directory.begin_delete(KEY, principal="ann")
+        with pytest.raises(ConversationDeleted):
+            engine.post("hello")
+        with pytest.raises(UnknownConversation):
+            await begun.wait()
+        await engine.ask("hello")
+        assert engine.directory.statistics().failures == 0
+
+
+async def test_a_message_before_the_deletion_goes_with_it_though_it_is_not_written_yet() -> None:
+    async with running_engine(says("yes")) as engine:
+        reply = engine.post("hello")
+        begun = engine.directory.begin_delete(KEY, principal="ann")
+        with anyio.fail_after(DEADLINE_S):
+            with suppress(UnknownConversation):
+                await begun.wait()
+            with suppress(ConversationDeleted):
+                await reply.wait()
+        assert is_gone(engine)
+
+
+async def test_a_quarantine_that_meets_a_deletion_finds_nothing() -> None:
+    gate = Gate()
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello")
+        erases_behind(engine, gate)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(delete, engine)
+            await gate.reached.wait()
+
+            async def quarantine() -> None:
+                with pytest.raises(UnknownConversation):
+                    await engine.supervisor.quarantine(KEY, reason="odd")
+
+            tasks.start_soon(quarantine)
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+        assert is_gone(engine)
+        assert engine.supervisor.statistics().quarantines == 0
 
 
 async def test_several_that_delete_at_once_are_all_answered() -> None:

@@ -41,6 +41,18 @@ async def row_of(engine: Engine, key: ConversationKey = KEY) -> DirectoryRow:
     return row
 
 
+async def test_only_what_changes_something_is_counted() -> None:
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello")
+        await release(engine)
+        for _ in range(2):
+            await quarantine(engine)
+        for _ in range(2):
+            await release(engine)
+        statistics = engine.supervisor.statistics()
+        assert (statistics.quarantines, statistics.releases) == (1, 1)
+
+
 async def test_a_running_turn_is_cut_off_with_its_journal_untouched_and_goes_on_after_the_release() -> None:
     gate = Gate()
     async with running_engine(waits(gate, says("never")), says("at last"), options=STILL) as engine:
