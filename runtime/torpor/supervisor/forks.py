@@ -5,7 +5,7 @@ the new one meanwhile; the store.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Final, Protocol
 
 from torpor.actor.creations import Creations
@@ -33,6 +33,8 @@ class SetsAside(Protocol):
     """What is needed of the registry."""
 
     def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]: ...
+
+    def holding(self, key: ConversationKey) -> AbstractContextManager[None]: ...
 
 
 class StoredForks:
@@ -62,10 +64,14 @@ class StoredForks:
 
     async def fork(self, fork: Fork) -> None:
         """See the contract."""
-        if await self._store.describe(fork.source) is None:
-            raise UnknownConversation(fork.source.conversation)
-        if await self._is_done(fork):
-            return
+        # Until the copy names what the source names, nobody may take the source's blobs away.
+        with self._served.holding(fork.source):
+            if await self._store.describe(fork.source) is None:
+                raise UnknownConversation(fork.source.conversation)
+            if not await self._is_done(fork):
+                await self._begin(fork)
+
+    async def _begin(self, fork: Fork) -> None:
         await self._creations.admit(fork.into, counts=self._store)
         try:
             await self._make(fork, await self._read(fork.source))

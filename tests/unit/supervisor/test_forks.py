@@ -10,10 +10,16 @@ from tests.support.engine import DEADLINE_S, FORK_RECORDS_MAX, KEY, Engine, runn
 from torpor.actor.creations import Creations
 from torpor.conversation.fold import fold
 from torpor.conversation.state import ConversationState
-from torpor.errors import ConversationExists, NotForkable, TooManyConversations, UnknownConversation
+from torpor.errors import (
+    ConversationDeleted,
+    ConversationExists,
+    NotForkable,
+    TooManyConversations,
+    UnknownConversation,
+)
 from torpor.records.commands import ArchiveConversation, CreateConversation, RetractMessage
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ConversationForked, TurnPrepared, WhenBusy
+from torpor.records.journal import ConversationForked, JournalRecord, TurnPrepared, WhenBusy
 from torpor.supervisor.forking import Fork, copied, receipts_of
 
 CREATE = CreateConversation()
@@ -64,6 +70,32 @@ async def test_it_names_its_source_and_shows_in_the_list_by_its_title() -> None:
         assert row is not None
         assert (row.title, row.is_archived, row.due_us) == ("otherwise", False, None)
         assert heard.of(ConversationForked) == [forked]
+
+
+async def test_its_source_is_there_until_the_copy_is_and_is_deleted_then() -> None:
+    gate = Gate()
+    async with running_engine(says("one")) as engine:
+        await engine.ask("first")
+        read = engine.store.records_after
+
+        async def slow(key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+            await gate.passed()
+            return await read(key, seq=seq, limit=limit)
+
+        engine.store.records_after = slow  # type: ignore[method-assign]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fork, engine)
+            await gate.reached.wait()
+            begun = engine.directory.begin_delete(KEY, principal="ann")
+            await anyio.wait_all_tasks_blocked()
+            assert await engine.store.describe(KEY) is not None
+            with pytest.raises(ConversationDeleted):
+                await fork(engine, into=ConversationKey("acme", "ann", "c_3"))
+            gate.opened.set()
+        with anyio.fail_after(DEADLINE_S):
+            await begun.wait()
+        assert await engine.store.describe(KEY) is None
+        assert await engine.store.describe(INTO) is not None
 
 
 async def test_what_waited_is_no_part_of_it() -> None:
