@@ -30,6 +30,15 @@ PAYS: Final = {2: "pay_keyed", 3: "pay_blindly", 4: "pay_probed"}
 MESSAGES: Final = 9
 """Enough for a summary, a live context, tools and snapshots."""
 ENDINGS: Final = ("in time", "cut off", "killed")
+SAMPLE: Final = {
+    ("model", "in time"),
+    ("tool", "cut off"),
+    ("tool", "killed"),
+    ("summary", "killed"),
+    ("job", "cut off"),
+    ("snapshot", "in time"),
+}
+"""Every point and every ending; the other pairs are for the long run."""
 _IMPATIENT: Final = ClientOptions(backoff_s=0.05, backoff_max_s=0.1)
 
 
@@ -137,8 +146,14 @@ def judged(folder: Path) -> tuple[Account, list[str]]:
     return account, faults
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "ending"),
+    [
+        pytest.param(point, ending, marks=[] if (point, ending) in SAMPLE else pytest.mark.soak)
+        for point in POINTS
+        for ending in ENDINGS
+    ],
+)
 async def test_a_server_stopped_in_the_middle_of_anything_answers_every_message_once(
     point: str, ending: str, folder: Path
 ) -> None:

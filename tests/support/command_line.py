@@ -26,6 +26,12 @@ os.execv(sys.argv[1], sys.argv[1:])
 _TORPOR = (sys.executable, "-m", "torpor.cli.main")
 
 
+def set_pace(home: Path, cps: int) -> None:
+    """Have what the starter's agent says come at that many characters per second, 0 for at once; people read slower."""
+    agent = home / "config" / "agents" / "clinic.toml"
+    agent.write_text(f"{agent.read_text()}\npace_cps = {cps}\n")
+
+
 class Command:
     """``torpor`` in one directory and one environment."""
 
