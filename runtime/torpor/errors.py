@@ -9,8 +9,7 @@
     ├─ ConfigError      the operator, at start only
     └─ InvariantBroken  us: never caught, ends the actor, says whose bug it is
 
-``code`` is stable and is what clients, logs and metrics see; the text is for people. ``retry`` tells whether doing the
-same again is safe.
+``code`` is what clients, logs and metrics see, and stable; the text is for people; ``retry`` tells whether to repeat.
 """
 
 from enum import Enum
@@ -29,15 +28,14 @@ class Retry(Enum):
 
 
 class TorporError(Exception):
-    """Root of the tree; see the module docstring."""
+    """Root of the tree; see above."""
 
     code: ClassVar[str] = "internal"
     retry: ClassVar[Retry] = Retry.NEVER
 
 
 class ClientError(TorporError):
-    """Answered to the client as ``error{code, message, retry_after_s?}``; the connection goes on unless said
-    otherwise."""
+    """Answered to the client as ``error{code, message, retry_after_s?}``; mostly the connection goes on."""
 
     retry_after_s: float | None = None
 
@@ -214,11 +212,7 @@ class TooManyUpdates(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, *, updates_max: int) -> None:
-        super().__init__(
-            f"context changed more than {updates_max} times since the last turn began, nothing is selected now; tell"
-            " it again once the next one has begun"
-        )
-        self.updates_max = updates_max
+        super().__init__(f"context changed more than {updates_max} times since the last turn began; none is left")
 
 
 class TooManyChanges(ClientError):
@@ -226,12 +220,6 @@ class TooManyChanges(ClientError):
 
     code = "too_many_changes"
     retry = Retry.SAFE
-
-    def __init__(self, *, changes_max: int) -> None:
-        super().__init__(
-            f"conversation was changed {changes_max} times since the last message, it stays as it is; send one first"
-        )
-        self.changes_max = changes_max
 
 
 class Rejected(ClientError):
@@ -282,7 +270,6 @@ class Quarantined(ClientError):
 
     def __init__(self, conversation: str, *, reason: str) -> None:
         super().__init__(f"conversation {conversation!r} is quarantined ({reason}), an operator must release it")
-        self.conversation = conversation
         self.reason = reason
 
 

@@ -28,7 +28,7 @@ SAMPLES = [
     errors.UnknownAgent("cook", known=("clerk",)),
     errors.Busy("mailbox", waiting=64, retry_after_s=1.5),
     errors.TooManyUpdates(updates_max=128),
-    errors.TooManyChanges(changes_max=128),
+    errors.TooManyChanges("conversation was changed 128 times"),
     errors.Rejected(turn=3),
     errors.NotNow(turn=3, deadline_s=5.0),
     errors.NothingToCancel(),

@@ -164,7 +164,8 @@ class Recorder:
     def _check_changes(self) -> None:
         """A journal grows with what is said, not with what is done to and fro. Raises: TooManyChanges."""
         if self._journal.state.changes >= (changes_max := self._parts.actor.changes_max):
-            raise TooManyChanges(changes_max=changes_max)
+            past = f"was changed {changes_max} times since the last message"
+            raise TooManyChanges(f"conversation {past}, it stays as it is; send one first")
 
     def _existing(self) -> ConversationState:
         state = self._journal.state

@@ -137,9 +137,9 @@ def _received(state: ConversationState, record: MessageReceived) -> Conversation
         when_busy=record.when_busy,
         lookback=record.lookback,
     )
-    if record.when_busy is not WhenBusy.INTERRUPT:
-        return msgspec.structs.replace(state, queued=(*state.queued, message), offers=(), changes=0)
-    first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
+    first = len(state.queued)
+    if record.when_busy is WhenBusy.INTERRUPT:
+        first = sum(queued.when_busy is WhenBusy.INTERRUPT for queued in state.queued)
     queued = (*state.queued[:first], message, *state.queued[first:])
     return msgspec.structs.replace(state, queued=queued, offers=(), changes=0)
 
@@ -393,9 +393,8 @@ def _model_failed(state: ConversationState, record: ModelFailed) -> Conversation
 def _tool_started(state: ConversationState, record: ToolStarted) -> ConversationState:
     turn = _running(state, record)
     call = _call(turn, record.call_id, record)
-    started = msgspec.structs.replace(
-        call, status=CallStatus.STARTED, effect=record.effect, idempotency_key=record.idempotency_key
-    )
+    key = record.idempotency_key
+    started = msgspec.structs.replace(call, status=CallStatus.STARTED, effect=record.effect, idempotency_key=key)
     return _with_call(state, turn, started, attempts=max(turn.attempts, 1))
 
 
@@ -438,11 +437,9 @@ def _live_of(state: ConversationState, record: TurnPrepared) -> Block | None:
 
 
 def _live_ordered(state: ConversationState, record: LiveContextOrdered) -> ConversationState:
-    live = msgspec.structs.replace(
-        state.live, ordered=record.job, orders=state.live.orders + 1, tried_messages=record.messages
-    )
-    by_hand = record.reason is LiveReason.HAND
-    return msgspec.structs.replace(state, live=live, changes=state.changes + by_hand)
+    live, orders = state.live, state.live.orders + 1
+    live = msgspec.structs.replace(live, ordered=record.job, orders=orders, tried_messages=record.messages)
+    return msgspec.structs.replace(state, live=live, changes=state.changes + (record.reason is LiveReason.HAND))
 
 
 def _live_replaced(state: ConversationState, record: LiveContextReplaced) -> ConversationState:

@@ -1,14 +1,17 @@
 """What holds whenever a part of the view was replaced, whatever happened before and whatever happens after."""
 
+import random
 from collections.abc import Iterator
 
+import msgspec
+import pytest
 from hypothesis import given
 
-from tests.support.histories import Teller
+from tests.support.histories import Teller, told
 from tests.support.history_folds import Firsts, after_fold, said
 from tests.unit.conversation.test_histories import histories
 from torpor.conversation.compaction import KEPT_TURNS
-from torpor.conversation.fold import fold
+from torpor.conversation.fold import BadHistory, fold
 from torpor.conversation.state import ConversationState
 from torpor.conversation.view import View
 from torpor.records.blocks import head_of, result_of
@@ -151,3 +154,15 @@ def test_what_is_for_the_turn_alone_stands_where_it_is_said_to_begin(teller: Tel
             continue
         begins = after.view.text()[turn.lasting_bytes :]
         assert begins.startswith(b',{"text":"<turn only ')
+
+
+@pytest.mark.parametrize(
+    "block", [b"5", b"null", b'{"type":5}', b"{", b'{"type":"text","text":"\xff"}', b"[" * 100_000]
+)
+def test_a_reply_that_cannot_be_read_is_bad_history(block: bytes) -> None:
+    journal = told(random.Random(0).randbytes(400)).journal
+    place = next(place for place, record in enumerate(journal) if isinstance(record, ModelReplied))
+    reply = msgspec.structs.replace(journal[place], blocks=(msgspec.Raw(block),))
+
+    with pytest.raises(BadHistory, match=f"record {reply.seq} cannot be read"):
+        fold(ConversationState(), [*journal[:place], reply])
