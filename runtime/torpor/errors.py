@@ -212,7 +212,7 @@ class TooManyUpdates(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, *, updates_max: int) -> None:
-        super().__init__(f"context changed more than {updates_max} times since the last turn began; none is left")
+        super().__init__(f"context changed more than {updates_max} times since the last turn began: it is empty now")
 
 
 class TooManyChanges(ClientError):
