@@ -368,7 +368,7 @@ async def test_a_full_disk_is_answered_as_unavailable_and_the_next_append_is_cle
     async with running_engine() as engine:
         heard = engine.watch()
         engine.store.core.fail(StoreFull("the disk is full"))
-        with pytest.raises(Unavailable, match="the disk is full") as caught:
+        with pytest.raises(Unavailable, match="storage is full") as caught:
             await engine.send("hi", message_id="m")
         assert caught.value.retry is Retry.SAFE
         assert heard.records == []
