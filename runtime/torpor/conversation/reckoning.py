@@ -1,8 +1,10 @@
 """What a replaced part of the view comes to: the request that follows it, with all that will be in it. Pure."""
 
+import math
+
 import msgspec
 
-from torpor.conversation.budget import next_request_tokens, pending_bytes
+from torpor.conversation.budget import pending_bytes
 from torpor.conversation.compaction import Window
 from torpor.conversation.joining import joining
 from torpor.conversation.replacing import replaced
@@ -36,10 +38,11 @@ def follows(state: ConversationState, record: ContextReplaced, *, preamble: Prea
 
 
 def has_room(state: ConversationState, *, window: Window) -> bool:
-    """Whether the next request fits, nobody joining it."""
+    """Whether the next request fits after a fold, nobody joining it."""
     return not window.budget_tokens or _tokens(state, (), window=window) <= window.limit_tokens
 
 
 def _tokens(state: ConversationState, joined: tuple[MessageId, ...], *, window: Window) -> int:
-    view_bytes = state.view.size_bytes + pending_bytes(state, joined)
-    return next_request_tokens(state, view_bytes, bytes_per_token=window.bytes_per_token)
+    """By its size: after a fold there is no other measure, and two measures would not compare."""
+    size_bytes = state.preamble.size_bytes + state.view.size_bytes + pending_bytes(state, joined)
+    return math.ceil(size_bytes / window.bytes_per_token)

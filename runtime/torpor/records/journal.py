@@ -360,9 +360,9 @@ class ContextReplaced(Record, frozen=True, tag="context_replaced"):
     shortened: dict[str, Block] = {}
     """Results that stay, but shorter, by the id of their call."""
     before_tokens: int = 0
-    """Estimated, of the next request without this."""
+    """Estimated by its size, of the next request without this."""
     after_tokens: int = 0
-    """Estimated, of the next request."""
+    """Likewise, of the next request."""
     is_without_tool: bool = False
     """Whether there was no room for the tool that reads earlier turns, which comes with a fold or a turn after it."""
     usage: Usage = Usage()
