@@ -13,8 +13,8 @@ have no room to answer. What is done depends on what is left to do:
 5. still over, or the running turn is alone: the turn ends as failed, and says why.
 
 Nothing is tried again before a reply has measured what the last attempt came to. Where the fixed parts alone are over
-the threshold, folding cannot bring a request below it, so nobody is asked for summaries; where they alone are over the
-limit, nothing is folded at all.
+the threshold, folding cannot bring a request below it, so nobody is asked for summaries; where they are over the limit,
+alone or with what a turn begins with, nothing is folded at all.
 """
 
 import math
@@ -170,6 +170,9 @@ def next_fold(
     if fixed_tokens > window.limit_tokens:
         return Overflow.FIXED
     is_fixed_alone = fixed_tokens > options.threshold_share * window.budget_tokens
+    overflow = Overflow.FIXED if is_fixed_alone else Overflow.TURN
+    if is_over_limit and not turn.round and _is_hopeless(state, view_bytes=view_bytes, window=window):
+        return overflow
     if is_foldable(state) and state.is_measured and not is_fixed_alone:
         if not window.has_summariser:
             return FoldReason.MECHANICAL
@@ -179,7 +182,13 @@ def next_fold(
         return None
     if is_foldable(state):
         return FoldReason.MECHANICAL
-    return _last_resort(state, turn, options) or (Overflow.FIXED if is_fixed_alone else Overflow.TURN)
+    return _last_resort(state, turn, options) or overflow
+
+
+def _is_hopeless(state: ConversationState, *, view_bytes: int, window: Window) -> bool:
+    """Whether what the turn begins with does not fit even alone, so that others would be folded in vain."""
+    alone_bytes = state.preamble.size_bytes + view_bytes - (state.starts[-1].size_bytes if state.starts else 0)
+    return math.ceil(alone_bytes / window.bytes_per_token) > window.limit_tokens
 
 
 def _last_resort(state: ConversationState, turn: TurnState, options: CompactionOptions) -> FoldReason | None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.support.turns_told import plain, told, with_turn
+from tests.support.turns_told import asked, plain, told, with_turn
 from torpor.conversation.compaction import Window
 from torpor.conversation.state import CallState, CallStatus, ConversationState, QueuedMessage, TurnState
 from torpor.conversation.steps import (
@@ -230,6 +230,14 @@ def test_a_request_that_cannot_be_made_to_fit_ends_the_turn() -> None:
         detail="the request has about 231 tokens, 100 fit; of them "
         "3 for prompt, tools and index of skills, 0 for what stands for folded turns",
     )
+
+
+def test_nothing_is_folded_for_a_turn_that_does_not_fit_even_alone() -> None:
+    before = [plain(number, text="x" * 100) for number in range(1, 6)]
+    step = folded_first(told(*before, asked("y" * 500)))
+    assert isinstance(step, FinishTurn)
+    assert (step.turn, step.code) == (6, "context_too_long")
+    assert isinstance(folded_first(told(*before, asked("y" * 300))), Compact)
 
 
 def test_a_fold_that_keeps_crashing_is_given_up() -> None:
