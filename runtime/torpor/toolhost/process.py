@@ -16,6 +16,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from torpor.errors import ToolError
 from torpor.toolhost.declare import Origin
+from torpor.toolhost.descendants import kill_descendants
 from torpor.toolhost.process_frames import FRAME_BYTES_MAX, LENGTH, FromWorker, Module, Setup, framed
 
 _PROGRAM: Final = """
@@ -27,12 +28,18 @@ main(int(sys.argv[1]))
 """Finds modules where the server does."""
 _START_DEADLINE_S: Final = 10.0
 _END_DEADLINE_S: Final = 5.0
+_LOOK_S: Final = 1.0
+"""Between two looks whether a process that says nothing is there."""
 _LEAVE_DEADLINE_S: Final = 1.0
 """For the system to tell how a process ended that closed its pipes."""
 
 
 class NotStarted(ToolError):
     """The call was never made."""
+
+
+class Stray(Exception):
+    """A frame of another call than the one that runs: nothing this process says can be trusted any more."""
 
 
 class Process:
@@ -48,6 +55,8 @@ class Process:
         self._decoder = msgspec.json.Decoder(FromWorker)
         self._modules: set[str] = set()
         self._unsent = b""
+        self._length: int | None = None
+        """Of the frame whose head was read."""
         self.idle_since_s = 0.0
 
     @classmethod
@@ -56,7 +65,10 @@ class Process:
 
         Raises: NotStarted: the system has no room for another process.
         """
-        theirs, ours = os.pipe()
+        try:
+            theirs, ours = os.pipe()
+        except OSError as exc:
+            raise NotStarted(f"no process could be started for it: {exc.strerror or exc}") from exc
         command = [sys.executable, "-P", "-u", "-c", _PROGRAM, str(theirs), *sys.path]
         try:
             # A half started process would be nobody's, so cancellation waits for this.
@@ -87,27 +99,51 @@ class Process:
             parts.append(framed(Module(path=path, source=origin.source)))
         await self._calls.send(b"".join((*parts, encoded)))
 
-    async def receive(self) -> FromWorker:
-        (length,) = LENGTH.unpack(await self._answers.receive_exactly(LENGTH.size))
-        if length > FRAME_BYTES_MAX:
-            raise anyio.BrokenResourceError
-        return self._decoder.decode(await self._answers.receive_exactly(length))
+    async def receive(self, *, number: int) -> FromWorker:
+        """The next frame of this call.
+
+        Raises: Stray.  anyio.EndOfStream, and the like: the process has ended, also where what it started holds the
+            pipe open.
+        """
+        has_ended = False
+        while True:
+            with anyio.move_on_after(_LOOK_S):
+                frame = await self._read()
+                if frame.call != number:
+                    raise Stray
+                return frame
+            if has_ended:
+                raise anyio.EndOfStream
+            has_ended = self.has_ended  # what it said before is read first
+
+    async def _read(self) -> FromWorker:
+        """Cancelled in between, the next one goes on where this one was."""
+        if self._length is None:
+            (self._length,) = LENGTH.unpack(await self._answers.receive_exactly(LENGTH.size))
+            if self._length > FRAME_BYTES_MAX:
+                raise anyio.BrokenResourceError
+        body = await self._answers.receive_exactly(self._length)
+        self._length = None
+        return self._decoder.decode(body)
 
     async def how_it_ended(self) -> str:
         """In words, when its pipes are closed; what it has started ends as well."""
-        with anyio.move_on_after(_LEAVE_DEADLINE_S, shield=True):
-            status = await self._process.wait()
-            self._kill_group()
-            if status >= 0:
-                return f"exit status {status}"
-            number = -status
-            name = next((known.name for known in signal.Signals if known == number), str(number))
-            return f"killed by {name}" + (", perhaps since memory ran out" if number == signal.SIGKILL else "")
-        return "what it said could not be understood"
+        if not self.has_ended:
+            with anyio.move_on_after(_LEAVE_DEADLINE_S, shield=True):
+                await self._process.wait()
+        if (status := self._process.returncode) is None:
+            return "what it said could not be understood"
+        self._kill_group()
+        if status >= 0:
+            return f"exit status {status}"
+        number = -status
+        name = next((known.name for known in signal.Signals if known == number), str(number))
+        return f"killed by {name}" + (", perhaps since memory ran out" if number == signal.SIGKILL else "")
 
     def kill(self) -> None:
         """It, and what it has started."""
         if not self.has_ended:  # long after its end, the number may be another's
+            kill_descendants(self._process.pid)
             self._kill_group()
 
     def _kill_group(self) -> None:

@@ -33,6 +33,8 @@ class Module(msgspec.Struct, frozen=True, kw_only=True, tag="module"):
 class Call(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     """One call; the answer is zero or more ``Reported`` between ``Begun`` and its end."""
 
+    number: int = 0
+    """Given when it is made. Every frame of the answer has it as ``call``: no other call of the server has the same."""
     tool: str
     path: str
     """Of its module, sent before."""
@@ -49,16 +51,20 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     """The tool's function is entered next."""
 
+    call: int
+
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True, tag="reported"):
     """Progress."""
 
+    call: int
     text: str
 
 
 class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
     """What the model will read."""
 
+    call: int
     text: str
     replaced: int
 
@@ -66,12 +72,14 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
 class Denied(msgspec.Struct, frozen=True, kw_only=True, tag="denied"):
     """The tool raised ``ToolRefused``."""
 
+    call: int
     text: str
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The tool raised something else."""
 
+    call: int
     text: str
     error: str = ""
     """The name of its type; empty for what tools raise on purpose."""
@@ -81,6 +89,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 class NotBegun(msgspec.Struct, frozen=True, kw_only=True, tag="not_begun"):
     """The call cannot be made here; nothing was run."""
 
+    call: int
     text: str
 
 

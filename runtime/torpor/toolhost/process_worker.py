@@ -23,6 +23,7 @@ from torpor.errors import ToolError, ToolInputInvalid, ToolRefused
 from torpor.records.ids import CallId, ConversationKey
 from torpor.toolhost.contract import ToolContext
 from torpor.toolhost.declare import Tool
+from torpor.toolhost.descendants import adopt_orphans
 from torpor.toolhost.failures import cause_of, place_of, said_by, words_of
 from torpor.toolhost.modules import declared_tools, load_module
 from torpor.toolhost.process_frames import (
@@ -40,6 +41,7 @@ from torpor.toolhost.process_frames import (
     ToWorker,
     framed,
 )
+from torpor.toolhost.process_progress import Progress
 from torpor.toolhost.results import rendered
 
 NICENESS: Final = 5
@@ -54,6 +56,7 @@ class Worker:
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
         self._writing = threading.Lock()
+        self._pid = os.getpid()
         self._progress_cap_chars = 0
         self._tools: dict[tuple[str, str], Tool[..., Any]] = {}
         self._problems: dict[str, str] = {}
@@ -65,7 +68,10 @@ class Worker:
             case Module():
                 self._load(Path(frame.path), source=frame.source)
             case Call():
-                self._answer(self._outcome(frame))
+                outcome = self._outcome(frame)
+                if os.getpid() != self._pid:
+                    os._exit(0)  # a tool that forked came back twice; only the first process has an answer to give
+                self._answer(outcome)
 
     def _set_up(self, setup: Setup) -> None:
         self._progress_cap_chars = setup.progress_cap_chars
@@ -84,25 +90,25 @@ class Worker:
         tool = self._tools.get((call.path, call.tool))
         if tool is None:
             why = self._problems.get(call.path, f"{Path(call.path).name} declares it no more")
-            return NotBegun(text=f"tool {call.tool!r} was not started: {why}")
+            return NotBegun(call=call.number, text=f"tool {call.tool!r} was not started: {why}")
         try:
             given = tool.parameters.decode(call.arguments)
         except ToolInputInvalid as exc:
-            return NotBegun(text=str(exc))
+            return NotBegun(call=call.number, text=str(exc))
         with self._context(call) as context:
             if tool.routine.context_name:
                 given[tool.routine.context_name] = context
-            self._answer(Begun())
-            return _run(tool, given)
+            self._answer(Begun(call=call.number))
+            return _run(tool, given, number=call.number)
 
     @contextlib.contextmanager
     def _context(self, call: Call) -> Iterator[ToolContext]:
-        """What the tool knows of its caller; what it reports after its end is not heard."""
-        is_over = threading.Event()
+        """What the tool knows of its caller; what it reports after its end is not heard, nor from what it forks."""
+        progress = Progress(lambda text: self._answer(Reported(call=call.number, text=text)))
 
         def report(text: str) -> None:
-            if not is_over.is_set():
-                self._answer(Reported(text=clean(str(text)).text[: self._progress_cap_chars]))
+            if os.getpid() == self._pid:
+                progress.report(clean(str(text)[: self._progress_cap_chars]).text[: self._progress_cap_chars])
 
         try:
             yield ToolContext(
@@ -114,30 +120,33 @@ class Worker:
                 report=report,
             )
         finally:
-            is_over.set()
+            if os.getpid() == self._pid:
+                progress.end()
 
     def _answer(self, frame: FromWorker) -> None:
         try:
             encoded = framed(frame)
         except ValueError as exc:
-            encoded = framed(Failed(text=f"it ran to its end, but its result cannot be handed over: {exc}"))
+            encoded = framed(
+                Failed(call=frame.call, text=f"it ran to its end, but its result cannot be handed over: {exc}")
+            )
         with self._writing:
             self._answers.write(encoded)
             self._answers.flush()
 
 
-def _run(tool: Tool[..., Any], given: dict[str, Any]) -> FromWorker:
+def _run(tool: Tool[..., Any], given: dict[str, Any], *, number: int) -> FromWorker:
     try:
         said = rendered(tool.function(**given))
     except BaseException as exc:  # noqa: BLE001  # the edge to a tool's own code, which may raise anything
         cause = cause_of(exc)
         said = clean(said_by(cause))
         if isinstance(cause, ToolRefused):
-            return Denied(text=said.text)
+            return Denied(call=number, text=said.text)
         if isinstance(cause, ToolError):
-            return Failed(text=said.text)
-        return Failed(text=clean(words_of(cause)).text, error=type(cause).__name__, where=place_of(cause))
-    return Returned(text=said.text, replaced=said.replaced)
+            return Failed(call=number, text=said.text)
+        return Failed(call=number, text=clean(words_of(cause)).text, error=type(cause).__name__, where=place_of(cause))
+    return Returned(call=number, text=said.text, replaced=said.replaced)
 
 
 def _standard_streams() -> tuple[BinaryIO, BinaryIO]:
@@ -165,6 +174,18 @@ def _hold_on_to(lifeline: int) -> None:
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
 
 
+def _keep_from_forks(*files: BinaryIO) -> None:
+    """What a tool forks off neither takes calls nor answers them, nor keeps the pipes open that tell of our end."""
+
+    def let_go() -> None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for file in files:
+            os.dup2(nothing, file.fileno(), inheritable=False)
+        os.close(nothing)
+
+    os.register_at_fork(after_in_child=let_go)
+
+
 def _stand_back() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the server decides what ends
     os.nice(NICENESS)
@@ -183,6 +204,8 @@ def main(lifeline: int) -> None:
     calls, answers = _standard_streams()
     _hold_on_to(lifeline)
     _stand_back()
+    _keep_from_forks(calls, answers)
+    adopt_orphans()
     worker = Worker(answers)
     for frame in _frames(calls):
         worker.take(frame)

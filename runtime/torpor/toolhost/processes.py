@@ -5,17 +5,19 @@ A call that is cancelled, or past its deadline, ends with its process and with w
 another one.
 """
 
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 import anyio
 import msgspec
+import structlog
 
 from torpor.conversation.text import CleanText
 from torpor.errors import ToolError, ToolFailed, ToolRefused
 from torpor.toolhost.declare import Origin
-from torpor.toolhost.process import NotStarted, Process
+from torpor.toolhost.process import NotStarted, Process, Stray
 from torpor.toolhost.process_frames import (
     Begun,
     Call,
@@ -30,6 +32,7 @@ from torpor.toolhost.process_frames import (
 )
 
 _LOST: Final = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError)
+_log = structlog.get_logger()
 
 
 class ToolCrashed(ToolError):
@@ -79,6 +82,7 @@ class Processes:
         self._idle: list[Process] = []
         """The one that was used last at the end."""
         self._rested = anyio.Event()
+        self._numbers = itertools.count(1)
         self._started = 0
         self._killed = 0
         self._crashed = 0
@@ -104,6 +108,7 @@ class Processes:
         Cancellation: the process is killed; without ``listener.begun`` nothing was done.
         Raises: ToolError: what the tool raised.  NotStarted.  ToolCrashed.
         """
+        call = msgspec.structs.replace(call, number=next(self._numbers))
         encoded = _encoded(call)
         place = object()
         await self._places.acquire_on_behalf_of(place)
@@ -113,7 +118,7 @@ class Processes:
                 if process is None:
                     process, is_fresh = await self._fresh(), True
                 try:
-                    return await self._asked(process, call.tool, encoded, origin, listener=listener)
+                    return await self._asked(process, call, encoded, origin, listener=listener)
                 except NotStarted:
                     if is_fresh or not process.has_ended:
                         raise
@@ -122,13 +127,14 @@ class Processes:
             self._places.release_on_behalf_of(place)
 
     async def _asked(
-        self, process: Process, tool: str, encoded: bytes, origin: Origin, *, listener: Listener
+        self, process: Process, call: Call, encoded: bytes, origin: Origin, *, listener: Listener
     ) -> CleanText:
+        tool = call.tool
         has_begun = is_kept = is_lost = False
         try:
             await process.send(encoded, origin)
             while True:
-                frame = await process.receive()
+                frame = await process.receive(number=call.number)
                 match frame:
                     case Begun():
                         has_begun = True
@@ -138,10 +144,14 @@ class Processes:
                     case _:
                         is_kept = True
                         return _answer(frame, tool=tool)
-        except (*_LOST, msgspec.DecodeError):
+        except (*_LOST, msgspec.DecodeError, Stray) as exc:
             is_lost = True
             self._crashed += 1
-            how = await process.how_it_ended()
+            if isinstance(exc, Stray):
+                _log.error("tool.stray_frame", tool=tool, why="its process said something of another call")
+                how = "which said something of another call"
+            else:
+                how = await process.how_it_ended()
             if has_begun:
                 raise ToolCrashed(f"tool {tool!r} ended with its process, {how}") from None
             raise NotStarted(f"tool {tool!r} was not started: its process ended first, {how}") from None

@@ -1,5 +1,6 @@
 """Tools in processes of their own: real ones, which compute, hang, crash and are killed."""
 
+import errno
 import os
 import signal
 import sys
@@ -123,6 +124,62 @@ def orphans(context: ToolContext) -> str:
 
 
 @tool(effect="read", runs="process")
+def twice(context: ToolContext) -> str:
+    """Come back in two processes."""
+    child = os.fork()
+    if child == 0:
+        context.report("from the child")
+        return "the child's answer"
+    os.waitpid(child, 0)
+    return "the answer"
+
+
+@tool(effect="read", runs="process")
+def lingering() -> str:
+    """Crash, with a child that holds whatever it was given."""
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(3)
+
+
+@tool(effect="read", runs="process")
+def away(context: ToolContext) -> str:
+    """Wait for ever, with a process that left the session and whose parent has ended."""
+    told, tells = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(tells, str(os.getpid()).encode())
+            time.sleep(600)
+        os._exit(0)
+    context.report(os.read(told, 20).decode())
+    time.sleep(600)
+    return ""
+
+
+@tool(effect="read", runs="process")
+def chatters(context: ToolContext) -> str:
+    """Leave threads behind that go on reporting."""
+    def go() -> None:
+        while True:
+            context.report("of another call")
+    for _ in range(3):
+        threading.Thread(target=go, daemon=True).start()
+    return "chattered"
+
+
+@tool(effect="read", runs="process")
+def forges() -> str:
+    """Say something in the name of another call."""
+    import gc
+    from torpor.toolhost.process_frames import Returned
+    from torpor.toolhost.process_worker import Worker
+    worker = next(found for found in gc.get_objects() if isinstance(found, Worker))
+    worker._answer(Returned(call=1_000_000, text="forged", replaced=0))
+    return "true"
+
+
+@tool(effect="read", runs="process")
 def long(size: int) -> str:
     """Write a lot."""
     return "0123456789" * (size // 10)
@@ -204,7 +261,71 @@ async def test_tool_knows_its_caller_and_reports_progress(folder: Path) -> None:
         "idempotency_key": "key-1",
         "call": "toolu_1",
     }
-    assert heard == ["step 0", "step 1", "step 2"]
+    assert (heard[0], heard[-1]) == ("step 0", "step 2")
+
+
+async def test_a_tool_that_forks_is_answered_for_once_and_its_process_is_used_again(folder: Path) -> None:
+    heard: list[str] = []
+    async with house(folder, worker_processes=1) as registry:
+        for _ in range(3):
+            result = await call(registry, "twice", context=a_context(report=heard.append))
+            assert (result.outcome, result.text) == (Outcome.SUCCEEDED, "the answer")
+        first = msgspec.json.decode((await call(registry, "whoami")).text)
+        assert first[1:] == [1, 0]
+        assert registry.statistics().processes.started == 1
+    assert heard == []
+
+
+async def test_nothing_that_an_earlier_call_left_behind_is_heard_in_a_later_one(folder: Path) -> None:
+    heard: list[str] = []
+    async with house(folder, worker_processes=1) as registry:
+        for _ in range(5):
+            assert (await call(registry, "chatters")).text == "chattered"
+            assert (await call(registry, "describe", context=a_context(report=heard.append))).outcome is (
+                Outcome.SUCCEEDED
+            )
+    assert "of another call" not in heard
+
+
+async def test_a_process_that_speaks_of_another_call_is_not_believed_and_not_used_again(folder: Path) -> None:
+    with capture_logs() as logs:
+        async with house(folder, worker_processes=1) as registry:
+            result = await call(registry, "forges")
+            assert (result.outcome, "forged" in result.text) == (Outcome.FAILED, False)
+            assert (await call(registry, "add", {"first": 1})).text == '{"sum":3}'
+            assert registry.statistics().processes.started == 2
+    assert "tool.stray_frame" in [line["event"] for line in logs]
+
+
+async def test_a_crash_is_noticed_though_a_child_lives(folder: Path) -> None:
+    async with house(folder) as registry:
+        with anyio.fail_after(20):
+            result = await call(registry, "lingering")
+    assert (result.outcome, "exit status 3" in result.text) == (Outcome.FAILED, True)
+
+
+async def test_what_left_the_session_ends_with_its_call_as_well(folder: Path) -> None:
+    heard: list[str] = []
+    async with house(folder) as registry:
+        async with anyio.create_task_group() as tasks:
+
+            def begun(text: str) -> None:
+                heard.append(text)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(lambda: call(registry, "away", context=a_context(report=begun)))
+        await ended(int(heard[0]))
+
+
+async def test_without_room_for_a_pipe_nothing_was_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with house(folder) as registry:
+        monkeypatch.setattr("torpor.toolhost.process.os.pipe", none_left)
+        result = await call(registry, "add", {"first": 1})
+        monkeypatch.undo()
+    assert (result.outcome, "Too many open files" in result.text) == (Outcome.NEVER_STARTED, True)
 
 
 @pytest.mark.parametrize(
@@ -273,12 +394,12 @@ async def test_runaway_is_killed_at_its_deadline_while_others_go_on(folder: Path
     async def run_away(registry: ToolRegistry) -> None:
         results.append(await call(registry, "stuck", context=a_context(report=heard.append)))
 
-    limit(folder, "stuck", deadline_s=5)
+    limit(folder, "stuck", deadline_s=3)
     async with house(folder) as registry, anyio.create_task_group() as tasks:
         tasks.start_soon(run_away, registry)
         while not results:
             assert (await call(registry, "add", {"first": 1})).outcome is Outcome.SUCCEEDED
-        assert results[0].text == "tool 'stuck' did not finish within 5 s; it only reads, so nothing was changed"
+        assert results[0].text == "tool 'stuck' did not finish within 3 s; it only reads, so nothing was changed"
         await ended(int(heard[0]))
         assert registry.statistics().processes.killed == 1
 
@@ -299,9 +420,14 @@ async def test_cancelled_call_takes_its_process_along(folder: Path) -> None:
 
 async def test_what_a_tool_started_ends_with_its_call(folder: Path) -> None:
     heard: list[str] = []
-    limit(folder, "family", deadline_s=5)
     async with house(folder) as registry:
-        await call(registry, "family", context=a_context(report=heard.append))
+        async with anyio.create_task_group() as tasks:
+
+            def begun(text: str) -> None:
+                heard.append(text)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(lambda: call(registry, "family", context=a_context(report=begun)))
         await ended(int(heard[0]))
 
 
@@ -313,7 +439,6 @@ async def test_what_a_tool_started_ends_with_a_crash_too(folder: Path) -> None:
 
 
 async def test_call_beyond_the_limit_waits_for_the_end_of_another(folder: Path) -> None:
-    limit(folder, "stuck", deadline_s=5)
     results: list[ToolResult] = []
     async with house(folder, worker_processes=1) as registry, anyio.create_task_group() as tasks:
 
@@ -323,7 +448,12 @@ async def test_call_beyond_the_limit_waits_for_the_end_of_another(folder: Path) 
         def begun(_: str) -> None:
             tasks.start_soon(second)
 
-        await call(registry, "stuck", context=a_context(report=begun))
+        async with anyio.create_task_group() as first:
+            first.start_soon(lambda: call(registry, "stuck", context=a_context(report=begun)))
+            while not registry.statistics().processes.waiting:  # noqa: ASYNC110  a number tells nobody
+                await anyio.sleep(0.01)
+            assert results == []
+            first.cancel_scope.cancel()
     assert results[0].outcome is Outcome.SUCCEEDED
 
 
