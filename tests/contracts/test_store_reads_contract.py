@@ -53,6 +53,28 @@ class TestReading:
         assert await store.events_after(KEY, event=17, limit=4) == ()
         assert await store.events_after(KEY, event=99, limit=4) == ()
 
+    async def test_a_read_bounded_in_bytes_gives_the_batch_that_fills_it_and_the_next_goes_on(
+        self, store: Store
+    ) -> None:
+        lease = await lease_of(store)
+        await put(store, lease, [created()])
+        for seq in range(2, 30, 3):
+            await put(store, lease, [message(seq + offset, event=seq + offset - 1) for offset in range(3)])
+        every = await store.records_after(KEY, seq=0, limit=99)
+        sizes: list[int] = []
+        read: list[JournalRecord] = []
+        while page := await store.records_after(KEY, seq=len(read), limit=99, size_bytes=1):
+            sizes.append(len(page))
+            read += page
+        events: list[JournalRecord] = []
+        while page := await store.events_after(KEY, event=len(events), limit=99, size_bytes=1):
+            events += page
+
+        assert sizes == [1, *[3] * 10]
+        assert (tuple(read), tuple(events)) == (every, tuple(record for record in every if record.event))
+        assert await store.records_after(KEY, seq=0, limit=99, size_bytes=10_000_000) == every
+        assert await store.events_after(KEY, event=0, limit=4, size_bytes=10_000_000) == tuple(events[:4])
+
     async def test_a_page_of_events_is_full_while_there_are_more(self, store: Store) -> None:
         lease = await lease_of(store)
         await put(store, lease, opening())

@@ -5,7 +5,7 @@ a read can be held open, so that a test can do something in the middle of it.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -143,6 +143,15 @@ class WatchedServer:
     def drain(self, *, deadline_s: float | None) -> Draining:
         self.drained.append(deadline_s)
         return Draining(draining=True, turns=2, jobs=1, ends_us=5_000)
+
+
+def _up_to(records: Sequence[JournalRecord], *, size_bytes: int) -> Iterator[JournalRecord]:
+    """The first of them, up to the one that makes them so long together."""
+    for record in records:
+        yield record
+        size_bytes -= len(msgspec.json.encode(record))
+        if size_bytes <= 0:
+            return
 
 
 class World:
@@ -311,19 +320,25 @@ class World:
         await self.before_read()
         return self.next_epoch
 
-    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
-        return await self._records(key, limit=limit, wanted=lambda record: record.event > event)
+    async def events_after(
+        self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
+        return await self._records(key, limit=limit, size_bytes=size_bytes, wanted=lambda record: record.event > event)
 
-    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
-        return await self._records(key, limit=limit, wanted=lambda record: record.seq > seq)
+    async def records_after(
+        self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
+        return await self._records(key, limit=limit, size_bytes=size_bytes, wanted=lambda record: record.seq > seq)
 
     async def _records(
-        self, key: ConversationKey, *, limit: int, wanted: Callable[[JournalRecord], bool]
+        self, key: ConversationKey, *, limit: int, size_bytes: int | None, wanted: Callable[[JournalRecord], bool]
     ) -> tuple[JournalRecord, ...]:
         await self.before_read()
         if self.unreadable is not None:
             raise self.unreadable
         found: Sequence[JournalRecord] = [record for record in self.journals.get(key, ()) if wanted(record)][:limit]
+        if size_bytes is not None:
+            found = list(_up_to(found, size_bytes=size_bytes))
         await self.after_read()
         return tuple(found)
 

@@ -10,6 +10,7 @@ from torpor.errors import BadFrame, EmptyMessage, NothingToCancel, TooLong, Unkn
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.options import GatewayOptions
+from torpor.gateway.pages import newest
 from torpor.gateway.rows import event_row, fitting, listing_row
 from torpor.gateway.wire import key_named
 from torpor.records.commands import CancelTurn, Receipt, Refreshed, RefreshLiveContext, SendMessage
@@ -114,17 +115,15 @@ def history(desk: Desk, frame: ReadHistory, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
     limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
 
-    async def rows() -> ServerFrame:
+    async def rows() -> Result:
         if (row := await desk.ports.journals.describe(key)) is None:
             raise UnknownConversation(frame.conversation)
         last = row.head.event if frame.before <= 0 else min(frame.before - 1, row.head.event)
-        first = max(last - limit, 0)
-        records = await desk.ports.journals.events_after(key, event=first, limit=last - first) if last else ()
-        events = map(event_row, reversed(records))
-        found = fitting(events, size_bytes=desk.options.result_bytes_max)
-        return Result(ref=frame.ref, rows=tuple(reversed(found)), more=len(found) < last)
+        size_bytes = desk.options.result_bytes_max
+        found = await newest(desk.ports.journals, key, last=last, limit=limit, size_bytes=size_bytes, made=event_row)
+        return Result(ref=frame.ref, rows=found, more=len(found) < last)
 
-    desk.request(frame, rows)
+    desk.request_rows(frame, rows)
 
 
 def list_conversations(desk: Desk, frame: ListConversations, by: Principal) -> None:
@@ -132,7 +131,7 @@ def list_conversations(desk: Desk, frame: ListConversations, by: Principal) -> N
     after = key_named(frame.after, by=by) if frame.after else None
     limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
 
-    async def rows() -> ServerFrame:
+    async def rows() -> Result:
         listings = await desk.ports.conversations.list_conversations(
             tenant=None if everybody else by.tenant,
             owner=None if everybody else by.owner,
@@ -143,7 +142,7 @@ def list_conversations(desk: Desk, frame: ListConversations, by: Principal) -> N
         found = fitting(map(listing_row, listings[:limit]), size_bytes=desk.options.result_bytes_max)
         return Result(ref=frame.ref, rows=found, more=len(found) < len(listings))
 
-    desk.request(frame, rows)
+    desk.request_rows(frame, rows)
 
 
 def _cleaned(context: WorkingContext) -> WorkingContext:

@@ -9,6 +9,7 @@ A command is posted before the next frame is looked at; its answer is queued whe
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+import anyio
 import structlog
 
 from torpor.clock import Clock
@@ -37,6 +38,7 @@ from torpor.records.frames import (
     ClientFrame,
     Done,
     ErrorFrame,
+    Result,
     ServerFrame,
     Subscribe,
     Unsubscribe,
@@ -59,6 +61,9 @@ class Desk:
         self._subscriptions: dict[ConversationKey, Subscription] = {}
         self._waiting = 0
         """Requests whose answer is on its way."""
+        self._long_answers = anyio.CapacityLimiter(1)
+        """Made one after the other, each once there is room for it: otherwise a client that asks for many at once, and
+        reads none, would have all of them kept for it."""
 
     @property
     def is_busy(self) -> bool:
@@ -182,6 +187,22 @@ class Desk:
         self._check_requests()
         self._waiting += 1
         self._spawn(lambda: self._answer(frame, work), name=f"answer:{tag(frame)}")
+
+    def request_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[Result]]) -> None:
+        """As ``request``, for an answer that may be long: it waits until the client has read what is before it."""
+        self._check_requests()
+        self._waiting += 1
+        self._spawn(lambda: self._answer_with_rows(frame, work), name=f"answer:{tag(frame)}")
+
+    async def _answer_with_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[Result]]) -> None:
+        try:
+            async with self._long_answers:
+                await self.outbox.room()
+                await self.outbox.send_answer(await work())
+        except Exception as exc:  # noqa: BLE001 - the edge of a client frame, as below
+            self.outbox.put(self._failure(exc, of=frame))
+        finally:
+            self._waiting -= 1
 
     async def _answer(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
         try:

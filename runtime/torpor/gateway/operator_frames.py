@@ -9,6 +9,7 @@ from torpor.conversation.text import clean
 from torpor.errors import BadFrame, UnknownConversation
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk, clamp
+from torpor.gateway.pages import following
 from torpor.gateway.rows import fitting, job_row, record_row
 from torpor.gateway.wire import job_named, key_named, owner_named
 from torpor.records.commands import Command, Hibernate, Wake
@@ -40,14 +41,16 @@ def inspect(desk: Desk, frame: InspectConversation, by: Principal) -> None:
     key = key_named(frame.path, by=by)
     limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
 
-    async def rows() -> ServerFrame:
-        await desk.must_exist(key, name=frame.path)
+    async def rows() -> Result:
+        journals = desk.ports.journals
+        if (row := await journals.describe(key)) is None:
+            raise UnknownConversation(frame.path)
         seq = clamp(frame.seq, low=0, high=_SEQ_MAX)
-        records = await desk.ports.journals.records_after(key, seq=seq, limit=limit + 1)
-        found = fitting(map(record_row, records[:limit]), size_bytes=desk.options.result_bytes_max)
-        return Result(ref=frame.ref, rows=found, more=len(found) < len(records))
+        size_bytes = desk.options.result_bytes_max
+        found = await following(journals, key, seq=seq, limit=limit, size_bytes=size_bytes, made=record_row)
+        return Result(ref=frame.ref, rows=found, more=seq + len(found) < row.head.seq)
 
-    desk.request(frame, rows)
+    desk.request_rows(frame, rows)
 
 
 def hibernate(desk: Desk, frame: HibernateConversation, by: Principal) -> None:
@@ -118,12 +121,12 @@ def list_jobs(desk: Desk, frame: ListJobs, by: Principal) -> None:
     limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
     state = _job_state(frame.state)
 
-    async def rows() -> ServerFrame:
+    async def rows() -> Result:
         jobs = await desk.ports.jobs.listed(state=state, limit=limit + 1, after=after)
         found = fitting(map(job_row, jobs[:limit]), size_bytes=desk.options.result_bytes_max)
         return Result(ref=frame.ref, rows=found, more=len(found) < len(jobs))
 
-    desk.request(frame, rows)
+    desk.request_rows(frame, rows)
 
 
 def count_jobs(desk: Desk, frame: CountJobs, by: Principal) -> None:

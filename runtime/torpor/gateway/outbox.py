@@ -4,7 +4,8 @@ Above: the session and its subscriptions put frames in. Below: the writer takes 
 sockets nor journals. Three kinds of frames, by what becomes of them when there is no room:
 
 - answers (``put``): never dropped; without room the connection is closed and the client resumes;
-- events (``offer``, ``send``): never dropped; without room the caller keeps them, since the journal has them;
+- events (``offer``, ``send``) and long answers (``send_answer``): never dropped; without room the caller keeps them,
+  since the journal has them;
 - deltas and progress: joined while they wait, and dropped before anything else suffers.
 
 A frame for each delta costs more than all that is done to its text. So the first delta of a reply leaves at once, and
@@ -69,7 +70,7 @@ class _Lane:
 
 
 class Outbox:
-    """See the module docstring. Everything but ``send`` and ``room`` is done at once."""
+    """See the module docstring. Everything but ``send``, ``send_answer`` and ``room`` is done at once."""
 
     def __init__(
         self, options: GatewayOptions, *, errors: Counter[str] | None = None, joined: Counter[str] | None = None
@@ -126,15 +127,19 @@ class Outbox:
 
         A replay fills half of the outbox only, so that live frames find room. Cancelled, it has queued nothing.
         """
-        data = _ENCODER.encode(frame)
         if self._joined is not None and isinstance(frame, Resumed | Reload):
             self._joined[str(frame.__struct_config__.tag)] += 1
+        await self.send_answer(frame)
+        self._seal(conversation)
+
+    async def send_answer(self, frame: ServerFrame) -> None:
+        """Queue a long answer as ``send`` does an event of a replay."""
+        data = _ENCODER.encode(frame)
         while self._closing is None and not self._has_room(len(data), share=2):
             self._fall_behind()
             await self._wait()
             await anyio.lowlevel.checkpoint_if_cancelled()  # cancelled when there was room already
         self._append(_Waiting(data))
-        self._seal(conversation)
 
     async def room(self) -> None:
         """Return once half of the outbox is free, or the connection is to be closed."""

@@ -25,10 +25,14 @@ class PacedJournals:
     async def epoch(self) -> int:
         return await self._journals.epoch()
 
-    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def events_after(
+        self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         async with self._places:
-            return await self._journals.events_after(key, event=event, limit=limit)
+            return await self._journals.events_after(key, event=event, limit=limit, size_bytes=size_bytes)
 
-    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def records_after(
+        self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         async with self._places:
-            return await self._journals.records_after(key, seq=seq, limit=limit)
+            return await self._journals.records_after(key, seq=seq, limit=limit, size_bytes=size_bytes)

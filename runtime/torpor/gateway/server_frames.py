@@ -13,7 +13,7 @@ def statistics(desk: Desk, frame: ReadNumbers, by: Principal) -> None:
         told = await desk.ports.server.statistics()
         return Result(ref=frame.ref, rows=tuple(room_row(room, told[room]) for room in sorted(told)))
 
-    desk.request(frame, rows)
+    desk.request_rows(frame, rows)
 
 
 def turns(desk: Desk, frame: ListTurns, by: Principal) -> None:

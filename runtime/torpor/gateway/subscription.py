@@ -35,6 +35,7 @@ from torpor.errors import (
 from torpor.gateway.event_text import EncodedEvent, EventTexts, public
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
+from torpor.gateway.pages import PAGE_BYTES, newest
 from torpor.gateway.status import Jobs, Journals, Operated, run_status
 from torpor.records.blocks import UNREADABLE
 from torpor.records.events import AnyEvent, Delta, Progress
@@ -147,6 +148,8 @@ class Subscription:
         """Number of the last event that was queued for the client."""
         self._heard = 0
         """Highest number that the bus has told of."""
+        self._head = 0
+        """What the journal held when the client was told where it begins."""
         self._epoch = 0
         """Of the numbers that the client was told."""
         self._is_begun = False
@@ -216,6 +219,7 @@ class Subscription:
 
     async def _join(self, cursor: Cursor | None) -> None:
         head, status = await self._look(begins=True)
+        self._head = head
         if cursor is not None and await self._is_continued(cursor, head=head):
             answer: Resumed | Reload = Resumed(conversation=self.name, epoch=self._epoch, head=head, status=status)
             self._sent = cursor.event
@@ -275,20 +279,19 @@ class Subscription:
         if limit == 0:
             return ()
         try:
-            records = await self._ports.journals.events_after(self.key, event=head - limit, limit=limit)
-            shown = [self._public(record) for record in records]
+            return await newest(
+                self._ports.journals,
+                self.key,
+                last=head,
+                limit=limit,
+                size_bytes=self._options.reload_bytes_max,
+                made=self._public,
+                least=0,
+            )
         except JournalCorrupt as exc:
             # The state still says what is known; that it is set aside follows the answer.
             self._spawn(partial(set_aside, self.key, exc, ports=self._ports), name=f"set_aside:{self.key.path}")
             return ()
-        events: list[AnyEvent] = []
-        size_bytes = 0
-        for event in reversed(shown):
-            size_bytes += len(msgspec.json.encode(event))
-            if size_bytes > self._options.reload_bytes_max:
-                break
-            events.append(event)
-        return tuple(reversed(events))
 
     async def _is_same_life(self) -> bool:
         """Whether the client's numbers are those of the conversation that has begun since it was told them."""
@@ -302,16 +305,21 @@ class Subscription:
             await self._join(None)
             return
         limit = max(self._options.replay_page, 2)
+        # One record that was sent already is read again: its kind tells whether a reply can be running.
+        after = max(self._sent - 1, 0)
         while True:
-            # One record that was sent already is read again: its kind tells whether a reply can be running.
+            await self._outbox.room()  # who does not read has nothing read for them
+            await anyio.lowlevel.checkpoint_if_cancelled()
             before, heard = self._sent, self._heard
-            records = await self._ports.journals.events_after(self.key, event=max(before - 1, 0), limit=limit)
+            records = await self._ports.journals.events_after(self.key, event=after, limit=limit, size_bytes=PAGE_BYTES)
             await anyio.lowlevel.checkpoint_if_cancelled()  # who leaves when a read is over has come too late to cut it
             for record in records:
                 if record.event > self._sent:
                     await self._replay(record)
                 self._reply_ended = isinstance(record, _ENDS_REPLY)
-            if len(records) == limit:
+            is_cut = bool(records) and records[-1].event < max(self._heard, self._head)
+            after = self._sent
+            if len(records) == limit or is_cut:
                 continue
             await self._outbox.room()
             await anyio.lowlevel.checkpoint_if_cancelled()

@@ -152,21 +152,43 @@ def number_batch(key: ConversationKey, records: Sequence[JournalRecord], *, expe
     return BatchNumbers(expected_seq, seq, None if first_event is None else first_event - 1, event)
 
 
-def until(batches: Iterable[StoredBatch], *, seq: int | None = None, event: int | None = None) -> list[StoredBatch]:
-    """The first of ``batches``, in order, up to the one that holds record ``seq`` or event ``event``."""
-    taken = []
+def until(
+    batches: Iterable[StoredBatch],
+    *,
+    seq: int | None = None,
+    event: int | None = None,
+    size_bytes: int | None = None,
+) -> list[StoredBatch]:
+    """The first of ``batches``, in order, up to the one that holds record ``seq`` or event ``event``, or that makes
+    them ``size_bytes`` long together."""
+    taken: list[StoredBatch] = []
+    total_bytes = 0
     for batch in batches:
         taken.append(batch)
+        total_bytes += len(batch.records)
         if (seq is not None and batch.last_seq >= seq) or (event is not None and batch.last_event >= event):
+            break
+        if size_bytes is not None and total_bytes >= size_bytes:
             break
     return taken
 
 
+def _is_full(batches: Sequence[StoredBatch], *, size_bytes: int | None) -> bool:
+    return size_bytes is not None and sum(len(batch.records) for batch in batches) >= size_bytes
+
+
 def records_after(
-    key: ConversationKey, batches: Sequence[StoredBatch], *, seq: int, head: Head, limit: int | None = None
+    key: ConversationKey,
+    batches: Sequence[StoredBatch],
+    *,
+    seq: int,
+    head: Head,
+    limit: int | None = None,
+    size_bytes: int | None = None,
 ) -> tuple[JournalRecord, ...]:
     """Records above ``seq`` from the batches that end above it, at most ``limit``; without one, all up to ``head``.
 
+    Args: size_bytes: where ``until`` ended them.
     Raises: JournalCorrupt: they cannot be decoded, do not add up, or do not reach what was asked for.
     """
     records = _checked(key, batches)
@@ -175,7 +197,7 @@ def records_after(
         raise JournalCorrupt(key.path, reason=_hole(seq, first))
     end = head.seq if limit is None else min(head.seq, seq + limit)
     last = records[-1].seq if records else seq
-    if last < end:
+    if last < end and not _is_full(batches, size_bytes=size_bytes):
         raise JournalCorrupt(key.path, reason=f"it ends at record {last}, expected {head.seq}")
     if limit is None and records and (last, batches[-1].last_event) != (head.seq, head.event):
         reason = f"it ends at record {last}, event {batches[-1].last_event}, expected {head.seq}, {head.event}"
@@ -184,14 +206,22 @@ def records_after(
 
 
 def events_after(
-    key: ConversationKey, batches: Sequence[StoredBatch], *, event: int, head: Head, limit: int
+    key: ConversationKey,
+    batches: Sequence[StoredBatch],
+    *,
+    event: int,
+    head: Head,
+    limit: int,
+    size_bytes: int | None = None,
 ) -> tuple[JournalRecord, ...]:
     """Public records above ``event`` from the batches whose ``last_event`` is above it, at most ``limit``.
 
+    Args: size_bytes: where ``until`` ended them.
     Raises: JournalCorrupt: they cannot be decoded, do not add up, or do not reach what was asked for.
     """
     public = tuple(record for record in _checked(key, batches) if record.event > event)[:limit]
-    expected = max(0, min(limit, head.event - event))
+    last = batches[-1].last_event if _is_full(batches, size_bytes=size_bytes) else head.event
+    expected = max(0, min(limit, last - event))
     if len(public) < expected or (public and public[0].event != event + 1):
         reason = f"events {event + 1} to {event + expected} are not all there, found {len(public)}"
         raise JournalCorrupt(key.path, reason=reason)

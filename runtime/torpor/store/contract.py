@@ -218,12 +218,20 @@ class Store(Protocol):
         """The receipt of a message accepted before, from the index; a point read."""
         ...
 
-    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
-        """Public records numbered above ``event``, in order, at most ``limit``. Raises: JournalCorrupt."""
+    async def events_after(
+        self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
+        """Public records numbered above ``event``, in order, at most ``limit``.
+
+        Args: size_bytes: a read ends with the batch in which so much has been read.
+        Raises: JournalCorrupt.
+        """
         ...
 
-    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
-        """Records numbered above ``seq``, in order, at most ``limit``. Raises: JournalCorrupt."""
+    async def records_after(
+        self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
+        """Records numbered above ``seq``, in order, at most ``limit``; the rest as ``events_after``."""
         ...
 
     async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:

@@ -401,17 +401,25 @@ class InMemoryStore:
         data = held.receipts.get(message_id) if held else None
         return decode_receipt(key, data) if data else None
 
-    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def events_after(
+        self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
         held = self._data.conversations.get(key) or _Conversation()
-        batches = until((batch for batch in held.batches if batch.last_event > event), event=event + limit)
-        return events_after(key, batches, event=event, head=held.head, limit=limit)
+        batches = until(
+            (batch for batch in held.batches if batch.last_event > event), event=event + limit, size_bytes=size_bytes
+        )
+        return events_after(key, batches, event=event, head=held.head, limit=limit, size_bytes=size_bytes)
 
-    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def records_after(
+        self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
         held = self._data.conversations.get(key) or _Conversation()
-        batches = until((batch for batch in held.batches if batch.last_seq > seq), seq=seq + limit)
-        return records_after(key, batches, seq=seq, head=held.head, limit=limit)
+        batches = until(
+            (batch for batch in held.batches if batch.last_seq > seq), seq=seq + limit, size_bytes=size_bytes
+        )
+        return records_after(key, batches, seq=seq, head=held.head, limit=limit, size_bytes=size_bytes)
 
     async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
         await anyio.lowlevel.checkpoint()

@@ -85,7 +85,7 @@ async def test_one_that_happens_while_a_watch_begins_is_told_behind_its_beginnin
 ) -> None:
     original = world.events_after
 
-    async def events_after(key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def events_after(key: ConversationKey, *, event: int, limit: int, **more: Any) -> tuple[JournalRecord, ...]:
         monkeypatch.undo()  # by now the watch has looked at how the conversation stands
         await world.quarantine(KEY, reason="odd")
         return await original(key, event=event, limit=limit)

@@ -71,6 +71,8 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 _NEAR_RECORDS: Final = 2_048
 """What stands further behind the head is read in a thread: the walk along the rows to it takes milliseconds."""
+_INLINE_BYTES: Final = 262_144
+"""Records that take up more are read in a thread as well, wherever they stand."""
 _Read = TypeVar("_Read")
 
 
@@ -168,17 +170,33 @@ class SqliteStore:
         await anyio.lowlevel.checkpoint()
         return self._reader.receipt(key, message_id)
 
-    async def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def events_after(
+        self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
-        if self._thread_reader is None or self._reader.head(key).event - event <= _NEAR_RECORDS:
-            return self._reader.events_after(key, event=event, limit=limit)
-        return await self._in_thread(partial(self._thread_reader.events_after, key, event=event, limit=limit))
+        if self._thread_reader is None:
+            return self._reader.events_after(key, event=event, limit=limit, size_bytes=size_bytes)
+        if (behind := self._reader.head(key).event - event) <= _NEAR_RECORDS:
+            bound_bytes = _inline(size_bytes)
+            found = self._reader.events_after(key, event=event, limit=limit, size_bytes=bound_bytes)
+            if bound_bytes == size_bytes or len(found) >= min(limit, behind):
+                return found
+        read = partial(self._thread_reader.events_after, key, event=event, limit=limit, size_bytes=size_bytes)
+        return await self._in_thread(read)
 
-    async def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+    async def records_after(
+        self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
-        if self._thread_reader is None or self._reader.head(key).seq - seq <= _NEAR_RECORDS:
-            return self._reader.records_after(key, seq=seq, limit=limit)
-        return await self._in_thread(partial(self._thread_reader.records_after, key, seq=seq, limit=limit))
+        if self._thread_reader is None:
+            return self._reader.records_after(key, seq=seq, limit=limit, size_bytes=size_bytes)
+        if (behind := self._reader.head(key).seq - seq) <= _NEAR_RECORDS:
+            bound_bytes = _inline(size_bytes)
+            found = self._reader.records_after(key, seq=seq, limit=limit, size_bytes=bound_bytes)
+            if bound_bytes == size_bytes or len(found) >= min(limit, behind):
+                return found
+        read = partial(self._thread_reader.records_after, key, seq=seq, limit=limit, size_bytes=size_bytes)
+        return await self._in_thread(read)
 
     async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
         await anyio.lowlevel.checkpoint()
@@ -280,6 +298,11 @@ class SqliteStore:
 
     def __repr__(self) -> str:
         return f"<SqliteStore boot={self._boot} {self._writer!r}>"
+
+
+def _inline(size_bytes: int | None) -> int:
+    """What may be decoded on the event loop of what is asked for."""
+    return _INLINE_BYTES if size_bytes is None else min(size_bytes, _INLINE_BYTES)
 
 
 def _size_of(path: Path) -> int:

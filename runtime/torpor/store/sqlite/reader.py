@@ -135,21 +135,25 @@ class SqliteReader:
         batches = [StoredBatch(*row) for row in reversed(rows)]
         return loaded(key, batches, snapshot=snapshot, head=place.head)
 
-    def records_after(self, key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+    def records_after(
+        self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         with reading(self._path, key), self._snapshot_of_database():
             place = self._place(key)
             if place is None:
                 return ()
-            batches = until(self._batches(place, seq=seq, limit=limit), seq=seq + limit)
-        return records_after(key, batches, seq=seq, head=place.head, limit=limit)
+            batches = until(self._batches(place, seq=seq, limit=limit), seq=seq + limit, size_bytes=size_bytes)
+        return records_after(key, batches, seq=seq, head=place.head, limit=limit, size_bytes=size_bytes)
 
-    def events_after(self, key: ConversationKey, *, event: int, limit: int) -> tuple[JournalRecord, ...]:
+    def events_after(
+        self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
+    ) -> tuple[JournalRecord, ...]:
         with reading(self._path, key), self._snapshot_of_database():
             place = self._place(key)
             if place is None:
                 return ()
-            batches = until(self._batches(place, event=event, limit=limit), event=event + limit)
-        return events_after(key, batches, event=event, head=place.head, limit=limit)
+            batches = until(self._batches(place, event=event, limit=limit), event=event + limit, size_bytes=size_bytes)
+        return events_after(key, batches, event=event, head=place.head, limit=limit, size_bytes=size_bytes)
 
     def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
         with reading(self._path, key):
