@@ -253,7 +253,12 @@ async def _engine(
             observer=instruments.observer,
         )
         supervisor = Supervisor(
-            parts, holder=holder, options=settings.supervisor, memory=ProcessMemory(), chance=chance
+            parts,
+            holder=holder,
+            options=settings.supervisor,
+            memory=ProcessMemory(),
+            chance=chance,
+            on_gone=files.let_go,
         )
         directory = StoredDirectory(
             served=supervisor,

@@ -9,7 +9,7 @@ import pytest
 from tests.support.sample_records import KEY
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs, MemoryBlobs
-from torpor.store.contract import Blobs
+from torpor.store.contract import Blobs, ErasableBlobs
 
 DATA = bytes(range(256)) * 40
 OTHERS = (
@@ -22,7 +22,7 @@ OTHERS = (
 
 
 @pytest.fixture(params=["memory", "local", "local inline"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> ErasableBlobs:
     """Blobs of each kind, empty."""
     match request.param:
         case "memory":
@@ -37,6 +37,38 @@ async def test_a_blob_is_found_by_the_hash_of_its_content(blobs: Blobs) -> None:
     handle = await blobs.put(KEY, DATA)
     assert handle == hashlib.sha256(DATA).hexdigest()
     assert await blobs.get(KEY, handle) == DATA
+
+
+async def test_what_was_put_for_another_conversation_stays_until_its_actor_has_ended(blobs: ErasableBlobs) -> None:
+    other = ConversationKey(KEY.tenant, KEY.owner, "c_other")
+    handle = await blobs.put(KEY, DATA)
+    assert await blobs.put(other, DATA) == handle
+    await blobs.remove(KEY, [handle])
+    assert await blobs.get(other, handle) == DATA
+    blobs.let_go(KEY)
+    blobs.let_go(other)
+    await blobs.remove(KEY, [handle])
+    assert await blobs.get(other, handle) is None
+
+
+async def test_what_is_put_again_while_it_is_taken_away_is_there(blobs: ErasableBlobs) -> None:
+    other = ConversationKey(KEY.tenant, KEY.owner, "c_other")
+    handle = await blobs.put(KEY, DATA)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(blobs.remove, KEY, [handle])
+        tasks.start_soon(blobs.put, other, DATA)
+    assert await blobs.get(other, handle) == DATA
+
+
+async def test_what_is_let_go_of_while_somebody_decides_stays(blobs: ErasableBlobs) -> None:
+    other = ConversationKey(KEY.tenant, KEY.owner, "c_other")
+    handle = await blobs.put(other, DATA)
+    with blobs.deciding():
+        blobs.let_go(other)
+        await blobs.remove(KEY, [handle])
+    assert await blobs.get(other, handle) == DATA
+    await blobs.remove(KEY, [handle])
+    assert await blobs.get(other, handle) is None
 
 
 async def test_an_empty_blob_is_a_blob(blobs: Blobs) -> None:

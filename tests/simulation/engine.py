@@ -77,7 +77,13 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             busy_retry_after_max_s=2.0,
             cut_deadline_s=CUT_WITHIN_S,
         )
-        supervisor = Supervisor(parts, holder=life.holder, options=options, chance=life.world.rng.random)
+        supervisor = Supervisor(
+            parts,
+            holder=life.holder,
+            options=options,
+            chance=life.world.rng.random,
+            on_gone=ledger.kept[life.name].let_go,
+        )
         assert agent.live is not None
         serve_live_contexts(
             runner,

@@ -6,7 +6,9 @@ that answers *never* makes sure of it: another life that still means to act find
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from tests.support.oracle_evidence import ToolStep
 from torpor.errors import StoreFull, ToolRefused
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Blobs
+from torpor.store.kept import Kept
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.toolhost.declare import NeverHappened, Tool, tool
 from torpor.toolhost.options import RESULT_CAP_MIN_BYTES, ToolOptions
@@ -42,6 +45,8 @@ class Ledger:
         self.entitled: dict[str, str] = {}
         """The one life that may still act under a key, once it was told that nothing had happened."""
         self.blobs: dict[tuple[str, str], bytes] = {}
+        self.kept: defaultdict[str, Kept] = defaultdict(Kept)
+        """What a process knows ends with it: by the name of a life."""
         self._holders = holders
 
     def note(
@@ -79,6 +84,7 @@ class SimBlobs:
         self._life.reach("blob.put")
         await self._life.gate()
         handle = hashlib.sha256(data).hexdigest()
+        self._ledger.kept[self._life.name].keep(key, handle)
         self._ledger.blobs[key.owner, handle] = data
         return handle
 
@@ -90,9 +96,16 @@ class SimBlobs:
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         await self._life.gate()
         for handle in handles:
-            self._ledger.blobs.pop((key.owner, handle), None)
+            if not self._ledger.kept[self._life.name].is_kept(key, handle):
+                self._ledger.blobs.pop((key.owner, handle), None)
         self._life.reach("blob.removed")
         await self._life.gate()
+
+    def deciding(self) -> AbstractContextManager[None]:
+        return self._ledger.kept[self._life.name].deciding()
+
+    def let_go(self, key: ConversationKey) -> None:
+        self._ledger.kept[self._life.name].let_go(key)
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         await self._life.gate()

@@ -146,6 +146,7 @@ class Engine:
         clock: Clock,
         model: PlayedModel,
         toolbox: FakeToolbox,
+        blobs: MemoryBlobs,
     ) -> None:
         self.supervisor = supervisor
         self.parts = parts
@@ -155,7 +156,7 @@ class Engine:
         self.model = model
         self.toolbox = toolbox
         self.ledger = toolbox.ledger
-        self.blobs = MemoryBlobs()
+        self.blobs = blobs
         self.directory = StoredDirectory(
             clock=clock, served=supervisor, store=store, blobs=self.blobs, bus=bus, cancel_deadline_s=DEADLINE_S
         )
@@ -369,8 +370,13 @@ async def running_engine(
             surroundings=surroundings or Surroundings(),
             actor=actor or ActorOptions(),
         )
-        supervisor = Supervisor(parts, holder=holder, options=options, memory=memory, chance=chance)
-        engine = Engine(supervisor, parts=parts, store=store, bus=bus, clock=clock, model=model, toolbox=toolbox)
+        blobs = MemoryBlobs()
+        supervisor = Supervisor(
+            parts, holder=holder, options=options, memory=memory, chance=chance, on_gone=blobs.let_go
+        )
+        engine = Engine(
+            supervisor, parts=parts, store=store, bus=bus, clock=clock, model=model, toolbox=toolbox, blobs=blobs
+        )
         with capture_logs():  # a crash on purpose is no news, and printing it takes a second
             async with supervisor.running(), engine.directory.running():
                 yield engine

@@ -10,7 +10,9 @@ import hashlib
 import itertools
 import os
 import re
+import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,7 @@ import anyio.to_thread
 
 from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
+from torpor.store.kept import Kept
 
 _HANDLE: Final = re.compile(r"[0-9a-f]{64}")
 _STORED: Final = re.compile(r"[0-9a-f]{64}|[0-9]+\.[0-9]+\.tmp")
@@ -44,11 +47,14 @@ class LocalBlobs:
         self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
         self._numbers = itertools.count()
         self._durable: set[Path] = set()
+        self._kept = Kept()
+        self._deciding = threading.Lock()
+        """Held for the look whether a blob is there or may go, so that neither comes between the other and its deed."""
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
         # Two puts of one content at once must not share a temporary file.
         temporary = f"{os.getpid()}.{next(self._numbers)}.tmp"
-        write = partial(self._write, self._folder(key), data, temporary=temporary)
+        write = partial(self._write, key, data, temporary=temporary)
         if self._limit is None:
             await anyio.lowlevel.checkpoint()
             return write()
@@ -65,11 +71,17 @@ class LocalBlobs:
         return await anyio.to_thread.run_sync(read, limiter=self._limit)
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        remove = partial(_remove, self._folder(key), [handle for handle in handles if _STORED.fullmatch(handle)])
+        remove = partial(self._remove, key, [handle for handle in handles if _STORED.fullmatch(handle)])
         if self._limit is None:
             await anyio.lowlevel.checkpoint()
             return remove()
         return await anyio.to_thread.run_sync(remove, limiter=self._limit)
+
+    def deciding(self) -> AbstractContextManager[None]:
+        return self._kept.deciding()
+
+    def let_go(self, key: ConversationKey) -> None:
+        self._kept.let_go(key)
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         look = partial(_stored, self._folder(key))
@@ -78,13 +90,17 @@ class LocalBlobs:
             return look()
         return await anyio.to_thread.run_sync(look, limiter=self._limit)
 
-    def _write(self, folder: Path, data: bytes, *, temporary: str) -> str:
+    def _write(self, key: ConversationKey, data: bytes, *, temporary: str) -> str:
         """A file that is there is whole: it was renamed into place after its flush."""
+        folder = self._folder(key)
         handle = hashlib.sha256(data).hexdigest()
         path, unfinished = folder / handle, folder / temporary
         try:
             self._make_durable(folder)
-            if not path.exists():
+            with self._deciding:
+                self._kept.keep(key, handle)
+                is_there = path.exists()
+            if not is_there:
                 _write_new(unfinished, data)
                 unfinished.rename(path)
             _flush_directory(folder)  # also for a file that is there: its writer may not have come this far
@@ -93,6 +109,18 @@ class LocalBlobs:
                 unfinished.unlink(missing_ok=True)
             raise _translated(exc, path) from exc
         return handle
+
+    def _remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        folder = self._folder(key)
+        try:
+            for handle in handles:
+                with self._deciding:
+                    if not self._kept.is_kept(key, handle):
+                        (folder / handle).unlink(missing_ok=True)
+            if handles and folder.is_dir():
+                _flush_directory(folder)
+        except OSError as exc:
+            raise _translated(exc, folder) from exc
 
     def _make_durable(self, folder: Path) -> None:
         """``folder``, our directory and their entries; once per process: one before may have crashed."""
@@ -116,10 +144,12 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._data: dict[tuple[str, str, str], bytes] = {}
+        self._kept = Kept()
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
         await anyio.lowlevel.checkpoint()
         handle = hashlib.sha256(data).hexdigest()
+        self._kept.keep(key, handle)
         self._data[key.tenant, key.owner, handle] = data
         return handle
 
@@ -133,7 +163,14 @@ class MemoryBlobs:
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         await anyio.lowlevel.checkpoint()
         for handle in handles:
-            self._data.pop((key.tenant, key.owner, handle), None)
+            if not self._kept.is_kept(key, handle):
+                self._data.pop((key.tenant, key.owner, handle), None)
+
+    def deciding(self) -> AbstractContextManager[None]:
+        return self._kept.deciding()
+
+    def let_go(self, key: ConversationKey) -> None:
+        self._kept.let_go(key)
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         await anyio.lowlevel.checkpoint()
@@ -162,16 +199,6 @@ def _flush_directory(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _remove(folder: Path, handles: Sequence[str]) -> None:
-    try:
-        for handle in handles:
-            (folder / handle).unlink(missing_ok=True)
-        if handles and folder.is_dir():
-            _flush_directory(folder)
-    except OSError as exc:
-        raise _translated(exc, folder) from exc
 
 
 def _stored(folder: Path) -> tuple[str, ...]:

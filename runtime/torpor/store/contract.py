@@ -8,7 +8,7 @@ Every call names the owner's key. A conversation that was never written to has h
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from typing import Protocol
 
@@ -328,6 +328,8 @@ class Blobs(Protocol):
     async def put(self, key: ConversationKey, data: bytes) -> str:
         """Store and make durable; returns the handle (sha256, hex). Equal data of one owner is stored once.
 
+        Until the actor of ``key`` has ended, it stays, whoever else of the owner is taken away: a record may name it.
+
         Raises: StoreFull, StoreUnavailable: nothing readable was left behind.
         """
         ...
@@ -341,7 +343,19 @@ class ErasableBlobs(Blobs, Protocol):
     """The same, where they can be taken away."""
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        """This owner has these blobs no more, durably; one that is not there is no error. Raises: StoreUnavailable."""
+        """This owner has these blobs no more, durably; one that is not there is no error.
+
+        Those stay that were put for another conversation than ``key`` which may still name them.
+        Raises: StoreUnavailable.
+        """
+        ...
+
+    def deciding(self) -> AbstractContextManager[None]:
+        """In the block, from the look which blobs are named to their removal, what is let go of counts as kept."""
+        ...
+
+    def let_go(self, key: ConversationKey) -> None:
+        """The actor of ``key`` has ended: what it put is named by a record, or never will be."""
         ...
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:

@@ -184,8 +184,9 @@ class StoredDirectory:
         """Nobody serves it."""
         key = lease.key
         # Blobs go first: once the rows are gone, nothing tells any more which they were.
-        handles = await self._store.handles_of(key)
-        await self._blobs.remove(key, handles)
+        with self._blobs.deciding():
+            handles = await self._store.handles_of(key)
+            await self._blobs.remove(key, handles)
         erased = await self._erased_of(lease, cause=cause)
         self._bus.publish_gone(key)
         self._erased[cause] += 1
@@ -209,10 +210,12 @@ class StoredDirectory:
 
     async def _remove_rest(self, key: ConversationKey) -> int:
         """With the last conversation of an owner goes what no record names: a crash may have left that."""
-        names = await self._blobs.stored(key)  # before the count, so that none of them is of a conversation begun since
-        if not names or await self._store.count_conversations(tenant=key.tenant, owner=key.owner, limit=1):
-            return 0
-        await self._blobs.remove(key, names)
+        with self._blobs.deciding():
+            # Before the count, so that none of them is of a conversation begun since.
+            names = await self._blobs.stored(key)
+            if not names or await self._store.count_conversations(tenant=key.tenant, owner=key.owner, limit=1):
+                return 0
+            await self._blobs.remove(key, names)
         return len(names)
 
     def _begun(

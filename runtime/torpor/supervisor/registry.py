@@ -72,9 +72,12 @@ class Supervisor:
         options: SupervisorOptions,
         memory: Memory | None = None,
         chance: Callable[[], float] = lambda: 0.5,
+        on_gone: Callable[[ConversationKey], None] = lambda _: None,
     ) -> None:
         """Args: memory: of the process; without one there is always enough.  chance: a number from 0 up to 1, another
-        one each time, so that what failed or was refused together does not come again together."""
+        one each time, so that what failed or was refused together does not come again together.  on_gone: told of each
+        conversation that lives no more."""
+        self._on_gone = on_gone
         clock = parts.clock
         self._parts = parts
         self._holder = holder
@@ -356,6 +359,7 @@ class Supervisor:
         del self._entries[entry.actor.key]
         for reply in entry.next:
             reply.fail(error)
+        self._on_gone(entry.actor.key)
         entry.forget()
         if not self._entries:
             self._emptied.set()

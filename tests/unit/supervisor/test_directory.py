@@ -255,6 +255,19 @@ async def test_blobs_go_unless_another_conversation_names_them() -> None:
         assert await engine.blobs.get(OTHER, ours) == b"ours"
 
 
+async def test_a_result_that_another_conversation_is_about_to_name_stays() -> None:
+    async with running_engine(says("yes"), says("yes")) as engine:
+        await engine.ask("hello")
+        await engine.ask("hello", key=OTHER)
+        handle = await engine.blobs.put(KEY, b"ours")
+        engine.store.data.of(KEY).handles |= {handle}
+        assert await engine.blobs.put(OTHER, b"ours") == handle
+        await delete(engine)
+        assert await engine.blobs.get(OTHER, handle) == b"ours"
+        await delete(engine, OTHER)
+        assert await engine.blobs.get(OTHER, handle) is None
+
+
 async def test_what_a_job_of_the_life_before_has_to_tell_is_no_news() -> None:
     async with running_engine(says("yes"), says("yes")) as engine:
         for _ in range(2):

@@ -1,0 +1,69 @@
+"""Which blobs were put and may be named by a record that is not written yet: nobody takes these away meanwhile.
+
+Above: the blobs. Beside the store, which knows of written records only. Of use from any thread. Nothing of it outlives
+the process: what a crash leaves is a blob that no record names, never a record whose blob is gone.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torpor.records.ids import ConversationKey
+
+_Owner = tuple[str, str]
+
+
+class Kept:
+    """Of all owners."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handles: dict[_Owner, dict[str, set[str]]] = defaultdict(dict)
+        """By conversation."""
+        self._leaving: list[tuple[ConversationKey, set[str]]] = []
+        """What was let go of while somebody decides."""
+        self._deciding = 0
+
+    def keep(self, key: ConversationKey, handle: str) -> None:
+        """A record of this conversation may name it soon."""
+        with self._lock:
+            self._handles[_owner(key)].setdefault(key.conversation, set()).add(handle)
+
+    def let_go(self, key: ConversationKey) -> None:
+        """Nothing that was kept for this conversation will be named by a record that is not written by now."""
+        with self._lock:
+            kept = self._handles.get(_owner(key), {})
+            handles = kept.pop(key.conversation, None)
+            if not kept:
+                self._handles.pop(_owner(key), None)
+            if handles and self._deciding:
+                self._leaving.append((key, handles))
+
+    def is_kept(self, key: ConversationKey, handle: str) -> bool:
+        """For another conversation of the same owner."""
+        with self._lock:
+            kept = self._handles.get(_owner(key), {})
+            return any(handle in handles for name, handles in kept.items() if name != key.conversation) or any(
+                handle in handles and other != key and _owner(other) == _owner(key) for other, handles in self._leaving
+            )
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """In the block, from the look at the records to the removal, what is let go of is kept on."""
+        with self._lock:
+            self._deciding += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._deciding -= 1
+                if not self._deciding:
+                    self._leaving.clear()
+
+    def __repr__(self) -> str:
+        return f"<Kept owners={len(self._handles)} deciding={self._deciding}>"
+
+
+def _owner(key: ConversationKey) -> _Owner:
+    return key.tenant, key.owner
