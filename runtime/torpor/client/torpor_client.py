@@ -43,6 +43,7 @@ from torpor.records.frames import (
     ListJobs,
     ListTurns,
     QuarantineConversation,
+    ReadHistory,
     ReadNumbers,
     Refresh,
     ReleaseConversation,
@@ -311,6 +312,12 @@ class TorporClient:
             rows.extend(result.rows)
             more = result.more and bool(result.rows)
         return tuple(rows)
+
+    async def history(self, conversation: str, *, before: int = 0, limit: int = 100) -> tuple[Row, ...]:
+        """The ``limit`` events before the one numbered ``before`` (0: the latest ones), oldest first; fewer where the
+        conversation began, or where they are long."""
+        frame = ReadHistory(ref=self._ids.new_id(), conversation=conversation, before=before, limit=limit)
+        return (await self._ask(frame, Result)).rows
 
     async def inspect(self, path: str, *, seq: int = 0) -> tuple[Row, ...]:
         """For operators: the records of a journal after ``seq``, as they stand there."""

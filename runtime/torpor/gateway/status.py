@@ -62,7 +62,7 @@ class Operated(Protocol):
 def run_status(row: DirectoryRow | None, live: LiveStatus | None) -> RunStatus:
     """The status that belongs to the head of ``row``. A live actor knows best; of one that sleeps, or is only waking,
     the due mark tells whether a turn is under way."""
-    if row is None or row.head.event == 0:
+    if row is None or row.head.seq == 0:
         return RunStatus(state="new")
     if row.quarantine:
         return RunStatus(state="quarantined")

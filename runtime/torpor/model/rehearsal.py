@@ -34,6 +34,8 @@ from torpor.model.templates import Values, placeholders
 
 REHEARSALS_FOLDER: Final = "config/rehearsals"
 
+_MATCHED_CHARS: Final = 2_000
+"""Of a text, its beginning: patterns take time that grows with more than its length, and others wait meanwhile."""
 _PASSING: Final = (Overloaded, ProviderUnavailable, RateLimited, StreamLost)
 _LASTING: Final = (
     *(BillingRefused, ContextTooLong, KeyRefused, ModelTimedOut, ModelUnknown),
@@ -71,7 +73,8 @@ class RuleLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What is played when ``match`` is found."""
 
     match: str = ""
-    """A regular expression, matched anywhere and in any case; only the last rule has none, and plays for the rest."""
+    """A regular expression, matched anywhere in the first 2,000 characters and in any case; only the last rule has
+    none, and plays for the rest."""
     step: Annotated[tuple[StepLine, ...], msgspec.Meta(min_length=1)]
 
 
@@ -107,7 +110,7 @@ class Rehearsal:
 
     def _chosen(self, text: str) -> tuple[re.Match[str] | None, tuple[StepLine, ...]]:
         for pattern, steps in self._rules:
-            if match := pattern.search(text):
+            if match := pattern.search(text[:_MATCHED_CHARS]):
                 return match, steps
         return None, self._rules[-1][1]
 

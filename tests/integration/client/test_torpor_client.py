@@ -148,6 +148,16 @@ async def test_a_context_is_told_and_told_again_where_the_answer_was_lost(house:
     ]
 
 
+async def test_what_lies_before_a_reload_is_read_back() -> None:
+    async with gateway_house() as house:
+        house.world.converse(KEY, turns=3)
+        async with client_of(house) as client:
+            latest = await client.history("c1", limit=5)
+            before = await client.history("c1", before=latest[0]["event"])
+
+    assert [row["event"] for row in (*before, *latest)] == list(range(1, 13))
+
+
 async def test_operators_list_inspect_hibernate_and_thaw() -> None:
     async with gateway_house(list_rows_max=3) as house:
         for number in range(7):

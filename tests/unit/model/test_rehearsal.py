@@ -44,6 +44,12 @@ async def test_the_first_rule_found_in_the_text_plays() -> None:
     assert shown(await played(rehearsal, user(View(), "what?"))) == ["Pardon?"]
 
 
+async def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
+    rehearsal = a_rehearsal({"match": "hello", "step": [{"say": "one"}]})
+    assert shown(await played(rehearsal, user(View(), "x" * 1_990 + " hello"))) == ["one"]
+    assert shown(await played(rehearsal, user(View(), "x" * 200_000 + " hello"))) == ["Pardon?"]
+
+
 async def test_steps_are_played_one_per_model_call_as_the_request_tells() -> None:
     rehearsal = a_rehearsal(HOURS)
     view = user(View(), "your hours on Monday?")
