@@ -199,7 +199,7 @@ class Busy(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, what: str, *, waiting: int, retry_after_s: float) -> None:
-        super().__init__(f"{what} is full ({waiting} waiting), retry in {retry_after_s:g} s under the same message id")
+        super().__init__(f"{what} is full ({waiting} waiting), retry in {retry_after_s:g} s")
         self.what = what
         self.waiting = waiting
         self.retry_after_s = retry_after_s
@@ -280,7 +280,7 @@ class Unavailable(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, why: str, *, retry_after_s: float) -> None:
-        super().__init__(f"{why}, retry in {retry_after_s:g} s under the same message id")
+        super().__init__(f"{why}, retry in {retry_after_s:g} s")
         self.why = why
         self.retry_after_s = retry_after_s
 

@@ -119,7 +119,7 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
 
 def test_errors_keep_what_they_were_made_of() -> None:
     busy = errors.Busy("mailbox", waiting=64, retry_after_s=1.5)
-    assert str(busy) == "mailbox is full (64 waiting), retry in 1.5 s under the same message id"
+    assert str(busy) == "mailbox is full (64 waiting), retry in 1.5 s"
     assert (busy.what, busy.waiting, busy.retry_after_s) == ("mailbox", 64, 1.5)
     assert str(errors.UnknownAgent("cook", known=())) == "no agent 'cook' in this home, expected one of none"
     fenced = errors.Fenced("k", fence=1, newer=2)

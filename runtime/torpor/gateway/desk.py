@@ -19,6 +19,7 @@ from torpor.errors import (
     JournalCorrupt,
     Quarantined,
     StoreError,
+    StoreFull,
     TooManySubscriptions,
     TorporError,
     Unavailable,
@@ -224,7 +225,12 @@ class Desk:
             case StoreError():
                 _log.warning("gateway.store_unreadable", frame=tag(of), exc_info=exc)
                 retry_s = self.options.unavailable_retry_s
-                return error_frame(Unavailable("the store cannot be read now", retry_after_s=retry_s), of=of)
+                why = (
+                    "the server's storage is full"
+                    if isinstance(exc, StoreFull)
+                    else "the server's storage does not answer"
+                )
+                return error_frame(Unavailable(why, retry_after_s=retry_s), of=of)
         _log.error("gateway.frame_failed", frame=tag(of), exc_info=exc)
         return error_frame(None, of=of)
 

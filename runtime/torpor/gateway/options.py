@@ -25,13 +25,13 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     origins: tuple[str, ...] = ()
     """Web pages that may connect, like ``https://app.example.org``; this server's own may, and so may programs."""
     connections_max: Count = 10_000
-    """Of the whole server; one more is answered with HTTP 503."""
+    """Of the whole server, or as many as the process may have open files for; one more is answered with HTTP 503."""
     connections_per_principal_max: Count = 100
     """Of one person, over all their devices and tabs; one more is closed with 4430."""
     connections_retry_s: Pause = 10.0
     """What a client with too many of them is told to wait."""
-    backlog: Count = 1024
-    """Connections of the whole server that the system keeps until they are taken."""
+    backlog: Count = 100
+    """Connections of the whole server that the system keeps until they are taken, and that are taken at once."""
 
     frame_bytes_max: Count = 1_048_576
     """A longer frame from a client closes its connection."""

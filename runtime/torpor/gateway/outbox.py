@@ -110,10 +110,12 @@ class Outbox:
 
     def put(self, frame: ServerFrame) -> None:
         """Queue an answer; without room for it the connection is closed."""
-        if self._errors is not None and isinstance(frame, ErrorFrame):
-            self._errors[frame.code] += 1
+        if self._closing is not None:
+            return
         if not self._append_encoded(frame):
             self.close(CloseReason.OVERFLOW, flush=False)
+        elif self._errors is not None and isinstance(frame, ErrorFrame):
+            self._errors[frame.code] += 1
 
     def offer(self, frame: ServerFrame, *, conversation: str) -> bool:
         """Queue an event; False when there is no room, and nothing was done."""

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -32,6 +32,7 @@ from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.exposure import is_loopback_address
 from torpor.gateway.handshake import is_local, refusal
+from torpor.gateway.intake import counted_by, open_intake
 from torpor.gateway.limits import Limits
 from torpor.gateway.metrics_route import PATH as METRICS_PATH
 from torpor.gateway.metrics_route import MetricsRoute
@@ -54,7 +55,7 @@ class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """In all outboxes together."""
     opened: int
     refused: int
-    """Handshakes answered with an error."""
+    """Handshakes answered with an error, and connections beyond what there is room for, which were cut at once."""
     cut: int
     """Connections cut because the client did not take a frame, or its own close, in time."""
     dropped: int
@@ -93,6 +94,7 @@ class Gateway:
         self.port = options.port
         """The one it listens on, also when the options left the choice to the system."""
         self._server: Server | None = None
+        self._intake = open_intake(options)
         self._limits = Limits(options, now_s=clock.monotonic_s)
         self._sessions: dict[Session, Outbox] = {}
         self._principals = WeakKeyDictionary[ServerConnection, Principal]()
@@ -118,7 +120,7 @@ class Gateway:
             connections=len(self._sessions),
             waiting_bytes=sum(outbox.size_bytes for outbox in self._sessions.values()),
             opened=self._opened,
-            refused=self._refused,
+            refused=self._refused + self._intake.turned_away,
             cut=self._cut,
             dropped=self._dropped + sum(outbox.dropped for outbox in self._sessions.values()),
             errors=dict(self._errors),
@@ -153,7 +155,8 @@ class Gateway:
             ping_timeout=options.ping_deadline_s,
             close_timeout=options.close_deadline_s,
             server_header=None,
-            backlog=options.backlog,
+            backlog=self._intake.backlog,
+            create_connection=counted_by(self._intake),
         ) as server:
             self._server = server
             addresses = [socket.getsockname() for socket in server.sockets]
@@ -174,15 +177,18 @@ class Gateway:
 
     async def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """The HTTP answer; None opens the WebSocket."""
-        if self._metrics is not None and urlsplit(request.path).path == METRICS_PATH:
+        try:
+            url = urlsplit(request.path)
+        except ValueError:
+            return connection.respond(HTTPStatus.BAD_REQUEST, "the address cannot be read\n")
+        if self._metrics is not None and url.path == METRICS_PATH:
             return await self._metrics.answer(connection, request)
-        response = self._answer(connection, request) or await self._authenticate(connection, request)
-        if response is not None and response.status_code >= HTTPStatus.BAD_REQUEST:
+        response = self._answer(connection, request, url=url) or await self._authenticate(connection, request)
+        if response is not None and url.path == SOCKET_PATH:
             self._refused += 1
         return response
 
-    def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
-        url = urlsplit(request.path)
+    def _answer(self, connection: ServerConnection, request: Request, *, url: SplitResult) -> Response | None:
         if url.path == "/healthz":
             return connection.respond(HTTPStatus.OK, "ok\n")
         if url.path == "/readyz":
@@ -200,7 +206,7 @@ class Gateway:
             )
         if not self._origins.admit(request.headers.get_all("Origin"), own=self._own_origins):
             return connection.respond(HTTPStatus.FORBIDDEN, "this page may not connect, see gateway.origins\n")
-        if len(self._sessions) >= self._options.connections_max:
+        if len(self._sessions) >= self._intake.connections_max:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections, try again later\n")
         return None
 

@@ -193,7 +193,11 @@ ROOMS: Final[Mapping[str, Room]] = {
             "connections": Number(Kind.GAUGE, "Open connections."),
             "waiting_bytes": Number(Kind.GAUGE, "Waiting to be sent, in all outboxes together."),
             "opened": Number(Kind.COUNTER, "Connections that were opened."),
-            "refused": Number(Kind.COUNTER, "Handshakes answered with an HTTP error."),
+            "refused": Number(
+                Kind.COUNTER,
+                "Handshakes answered with an HTTP error, and connections that were cut at once since there was no room "
+                "for them.",
+            ),
             "cut": Number(Kind.COUNTER, "Connections cut because a client did not take a frame in time."),
             "dropped": Number(Kind.COUNTER, "Deltas and progress frames for which there was no room."),
             "errors": Number(Kind.COUNTER, "Error frames to clients, by code; see docs/protocol.md.", ("code",)),

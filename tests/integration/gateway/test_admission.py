@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -12,8 +13,11 @@ from websockets.exceptions import InvalidStatus
 
 from tests.support.gateway_house import House, gateway_house
 from tests.support.gateway_line import SECRET, token_for
+from torpor.gateway import server
 from torpor.gateway.auth import mint
 from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.intake import Intake
+from torpor.gateway.options import GatewayOptions
 from torpor.records.frames import Done, ErrorFrame, Hello, Unsubscribe, Welcome
 
 
@@ -47,6 +51,39 @@ async def test_other_paths_are_not_there(house: House) -> None:
     with pytest.raises(InvalidStatus, match="404"):
         async with connect(f"{house.gateway.url}/other", proxy=None):
             pass
+
+
+async def test_an_address_that_cannot_be_read_is_refused(house: House) -> None:
+    assert (await get(house, "//[x/"))[0] == 400
+    assert (await get(house, "/healthz"))[0] == 200
+
+
+async def test_only_refused_handshakes_are_counted_as_refused(house: House) -> None:
+    house.gateway._is_ready = lambda: False
+    for path in ("/readyz", "/console", "//[x/"):
+        await get(house, path)
+    assert house.gateway.statistics().refused == 0
+    await get(house, "/?token=x")
+    assert house.gateway.statistics().refused == 1
+
+
+async def test_strangers_who_stay_silent_leave_room_for_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(options: GatewayOptions) -> Intake:
+        return Intake(options, descriptors=16, used=2)
+
+    monkeypatch.setattr(server, "open_intake", few)
+    async with gateway_house(hello_deadline_s=60.0) as house:
+        most = few(GatewayOptions()).sockets_max
+        async with AsyncExitStack() as strangers:
+            for _ in range(2 * most):
+                await strangers.enter_async_context(await anyio.connect_tcp("127.0.0.1", house.gateway.port))
+            with anyio.fail_after(10):
+                while house.gateway.statistics().refused < most:  # noqa: ASYNC110 - the gateway has no event for it
+                    await anyio.sleep(0.005)
+        with anyio.fail_after(10):
+            while house.gateway._intake.sockets:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.005)
+        assert (await get(house, "/healthz"))[0] == 200
 
 
 async def test_a_plain_request_for_the_socket_is_told_to_upgrade(house: House) -> None:
