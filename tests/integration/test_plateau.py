@@ -77,7 +77,7 @@ async def test_conversations_that_nobody_puts_to_sleep_leave_room_for_others(
             assert (now.refused["live"], now.crashes) == (0, 0)
             for speaker in watched:  # they made room long ago, and are told all the same
                 await speaker.answered(await speaker.say("look_up"))
-            await open_many(client, range(third))  # which go on where they were
+            await open_many(client, range(LIVE_MAX))  # which go on where they were
             watching.cancel_scope.cancel()
 
     assert {kind: more for kind, more in many.growth_since(few).items() if more > third // 10} == {}

@@ -4,10 +4,11 @@ Tests that must hold for all frames go over this table. A kind that is missing h
 adds its line.
 """
 
-from collections.abc import Callable
-from typing import Final, get_args
+from collections.abc import Callable, Iterable
+from typing import Any, Final, get_args
 
 import msgspec
+import pytest
 
 from torpor.records.context import WorkingContext
 from torpor.records.frames import (
@@ -94,6 +95,14 @@ NAMELESS: Final[dict[type[ClientFrame], ClientFrame]] = {
 def tag(kind: type[ClientFrame]) -> str:
     """What ``frame`` says on the wire."""
     return str(kind.__struct_config__.tag)
+
+
+def on_backends(kinds: Iterable[type[ClientFrame]]) -> list[Any]:
+    """Cases of ``("kind", "anyio_backend")``: all on trio, which tells at once that nothing moves, and the first two on
+    asyncio, where each time takes a tenth of a second."""
+    listed = list(kinds)
+    cases = [(kind, "trio") for kind in listed] + [(kind, "asyncio") for kind in listed[:2]]
+    return [pytest.param(kind, backend, id=f"{tag(kind)}-{backend}") for kind, backend in cases]
 
 
 def example(kind: type[ClientFrame], name: str = "c1") -> ClientFrame:

@@ -63,7 +63,7 @@ def grinds() -> str:
 @tool(effect="read")
 def waits() -> str:
     """Wait in a thread, as one may."""
-    time.sleep(2)
+    time.sleep(1.2)
     return "waited"
 
 

@@ -120,9 +120,10 @@ async def test_probe_tells_what_became_of_an_interrupted_booking(toolbox: LocalT
     assert (after.outcome, after.text) == (Outcome.SUCCEEDED, "booked the blue room on 2026-05-04")
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what runs away costs a processor until it is killed
 async def test_tool_that_computes_is_killed_when_it_would_try_for_years(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "seats.py").write_text(BLOCKS[1].replace("deadline_s=20", "deadline_s=8"))
+    (tmp_path / "tools" / "seats.py").write_text(BLOCKS[1].replace("deadline_s=20", "deadline_s=4"))
     loaded = load_tools(tmp_path / "tools")
     assert loaded.problems == ()
     groups, rooms = {"choir": 12, "chess": 4}, {"blue": 30, "green": 12, "attic": 6}
@@ -147,7 +148,7 @@ async def test_tool_that_computes_is_killed_when_it_would_try_for_years(tmp_path
         "no way to seat them all, ask for larger rooms or smaller groups",
     )
     assert (endless.outcome, reports[0]) == (Outcome.FAILED, "trying to seat 2 groups in 3 rooms")
-    assert "did not finish within 8 s" in endless.text
+    assert "did not finish within 4 s" in endless.text
 
 
 def test_page_names_every_tool_of_the_engine() -> None:

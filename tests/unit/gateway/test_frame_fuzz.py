@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.engine import running_engine
 from tests.support.gateway_line import Line, ManualClock, ports_of, principal, token_for
-from tests.support.gateway_table import KINDS, tag
+from tests.support.gateway_table import KINDS, on_backends
 from tests.support.models import Speaking
 from tests.support.protocol_page import CLOSE_CODES, ERROR_CODES
 from tests.support.rude_frames import texts, told_frames
@@ -85,7 +85,7 @@ async def test_whatever_is_said_gets_a_listed_code_and_the_next_frame_is_served(
         assert sum(frame.code == "bad_frame" for frame in errors) >= sum(map(is_unreadable, said))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=tag)
+@pytest.mark.parametrize(("kind", "anyio_backend"), on_backends(KINDS))
 @settings(max_examples=8)
 @given(data=st.data())
 async def test_every_kind_of_frame_survives_what_its_fields_may_not_be(

@@ -10,7 +10,7 @@ import pytest
 from tests.support.doubles import says
 from tests.support.engine import Engine, running_engine
 from tests.support.gateway_line import Line, ManualClock, ports_of, principal
-from tests.support.gateway_table import KINDS, NAMELESS, NAMING, names_nothing, tag
+from tests.support.gateway_table import KINDS, NAMELESS, NAMING, names_nothing, on_backends
 from torpor.gateway.rules import RULES
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.frames import AnyClientFrame, ClientFrame, Create, Hello, Send, Subscribe, UpdateContext
@@ -70,7 +70,7 @@ def test_every_kind_of_frame_is_in_the_table() -> None:
     assert [kind for kind in NAMELESS if not names_nothing(kind)] == []
 
 
-@pytest.mark.parametrize("kind", NAMING, ids=tag)
+@pytest.mark.parametrize(("kind", "anyio_backend"), on_backends(NAMING))
 async def test_what_is_somebody_elses_is_as_if_it_never_was(kind: type[AnyClientFrame]) -> None:
     async with house_of_alice() as engine:
         unknown = f"{ALICE}/{UNKNOWN}"
@@ -85,7 +85,7 @@ async def test_what_is_somebody_elses_is_as_if_it_never_was(kind: type[AnyClient
     assert len(expected) == (2 if kind is Hello else 1)
 
 
-@pytest.mark.parametrize("kind", NAMING, ids=tag)
+@pytest.mark.parametrize(("kind", "anyio_backend"), on_backends(NAMING))
 async def test_an_id_that_somebody_else_uses_is_free_for_anybody(kind: type[AnyClientFrame]) -> None:
     found = []
     for name in (UNKNOWN, *FOREIGN):
@@ -95,7 +95,7 @@ async def test_an_id_that_somebody_else_uses_is_free_for_anybody(kind: type[AnyC
     assert found == [found[0]] * len(found)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NAMING if kind not in MAKING], ids=tag)
+@pytest.mark.parametrize(("kind", "anyio_backend"), on_backends([kind for kind in NAMING if kind not in MAKING]))
 async def test_what_was_deleted_is_as_if_it_never_was_to_its_owner_too(kind: type[AnyClientFrame]) -> None:
     async with house_of_alice() as engine:
         expected = await answers(engine, "alice", NAMING[kind](UNKNOWN), about=UNKNOWN)
@@ -103,7 +103,9 @@ async def test_what_was_deleted_is_as_if_it_never_was_to_its_owner_too(kind: typ
             assert await answers(engine, "alice", NAMING[kind](name), about=name) == expected
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind in RULES and kind is not Subscribe], ids=tag)
+@pytest.mark.parametrize(
+    ("kind", "anyio_backend"), on_backends([kind for kind in KINDS if kind in RULES and kind is not Subscribe])
+)
 async def test_nothing_of_anybody_elses_is_told_or_changed(kind: type[AnyClientFrame]) -> None:
     async with house_of_alice() as engine:
         before = {name: await engine.records(key(name)) for name in ("at_rest", "asleep", "running")}
