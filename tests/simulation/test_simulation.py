@@ -21,8 +21,8 @@ from torpor.records.journal import Outcome as CallOutcome
 
 CHUNK = 50
 """Seeds that one test plays; many more would look like a test that hangs."""
-SAMPLE = [("a", number) for number in range(5)] + [("b", number) for number in range(2)]
-SOAK = [("a", number) for number in range(5, 85)] + [("b", number) for number in range(2, 42)]
+SAMPLE = [("a", number) for number in range(5)] + [("b", number) for number in range(3)]
+SOAK = [("a", number) for number in range(5, 85)] + [("b", number) for number in range(3, 42)]
 
 
 class Played(msgspec.Struct, frozen=True):
