@@ -104,7 +104,7 @@ class Desk:
             options=self.options,
         )
         self._subscriptions[key] = subscription
-        subscription.start(watched.cursor)
+        subscription.start(watched.cursor, ref=frame.ref)
         self._look_after(key)
 
     def _watched(self) -> int:

@@ -165,10 +165,10 @@ class Subscription:
     def is_ended(self) -> bool:
         return self._state is State.ENDED
 
-    def start(self, cursor: Cursor | None) -> None:
-        """Listen to the bus, then answer with ``resumed`` or ``reload`` and what follows."""
+    def start(self, cursor: Cursor | None, *, ref: str = "") -> None:
+        """Listen to the bus, then answer ``ref`` with ``resumed`` or ``reload``, and go on with what follows."""
         self._ports.bus.subscribe(self.key, self)
-        self._spawn(lambda: self._read(lambda: self._join(cursor)), name=f"join:{self.key.path}")
+        self._spawn(lambda: self._read(lambda: self._join(cursor, ref=ref)), name=f"join:{self.key.path}")
 
     def end(self) -> None:
         """Nothing is queued any more; ending twice is once."""
@@ -217,15 +217,17 @@ class Subscription:
             self._outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=self.name))
             await set_aside(self.key, exc, ports=self._ports)
 
-    async def _join(self, cursor: Cursor | None) -> None:
+    async def _join(self, cursor: Cursor | None, *, ref: str = "") -> None:
         head, status = await self._look(begins=True)
         self._head = head
         if cursor is not None and await self._is_continued(cursor, head=head):
-            answer: Resumed | Reload = Resumed(conversation=self.name, epoch=self._epoch, head=head, status=status)
+            answer: Resumed | Reload = Resumed(
+                conversation=self.name, epoch=self._epoch, head=head, status=status, ref=ref
+            )
             self._sent = cursor.event
         else:
             events = await self._latest(head)
-            answer = Reload(conversation=self.name, epoch=self._epoch, head=head, status=status, events=events)
+            answer = Reload(conversation=self.name, epoch=self._epoch, head=head, status=status, events=events, ref=ref)
             self._sent = head
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self._outbox.send(answer, conversation=self.name)

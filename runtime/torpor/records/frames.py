@@ -368,6 +368,7 @@ class Reload(ServerFrame, frozen=True, tag="reload"):
     status: RunStatus
     events: tuple[AnyEvent, ...] = ()
     """The latest events up to ``head``, oldest first; as many as the gateway keeps for a reload."""
+    ref: str = ""
 
 
 class Resumed(ServerFrame, frozen=True, tag="resumed"):
@@ -377,6 +378,7 @@ class Resumed(ServerFrame, frozen=True, tag="resumed"):
     epoch: int
     head: int
     status: RunStatus
+    ref: str = ""
 
 
 class StatusFrame(ServerFrame, frozen=True, tag="status"):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.gateway_line import Line, principal
 from tests.support.gateway_table import KINDS, example
 from tests.support.gateway_world import Durable, World
-from torpor.errors import Busy, JournalCorrupt, Rejected, StoreUnavailable
+from torpor.errors import Busy, JournalCorrupt, Rejected, StoreFull, StoreUnavailable
 from torpor.gateway.auth import Scope
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.options import GatewayOptions
@@ -318,6 +318,7 @@ async def test_a_rejected_message_is_not_to_be_tried_again(world: World, opened:
     ("fault", "code"),
     [
         (StoreUnavailable("disk on fire"), "unavailable"),
+        (StoreFull("no space left for /var/lib/torpor.db"), "unavailable"),
         (JournalCorrupt(KEY.path, reason="torn"), "quarantined"),
         (ZeroDivisionError("bug"), "internal"),
     ],

@@ -1,3 +1,4 @@
+from collections import Counter
 from math import inf
 from typing import Any
 
@@ -8,7 +9,7 @@ from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.records.events import TurnFinishedEvent
-from torpor.records.frames import DeltaFrame, Done, EventFrame, ProgressFrame
+from torpor.records.frames import DeltaFrame, Done, ErrorFrame, EventFrame, ProgressFrame
 from torpor.records.ids import CallId
 
 
@@ -349,3 +350,25 @@ async def test_an_event_that_takes_the_room_of_deltas_does_not_wait_for_others()
     assert [frame["frame"] for frame in taken(outbox)] == ["event"]
     outbox.put_delta(delta(0, "next", call="call2"))
     assert [frame["text"] for frame in taken(outbox)] == ["next"]
+
+
+async def test_errors_are_counted_when_they_are_to_be_sent() -> None:
+    errors = Counter[str]()
+    outbox = Outbox(GatewayOptions(outbox_frames_max=2), errors=errors)
+    for _ in range(5):
+        outbox.put(ErrorFrame(code="bad_frame", message="no"))
+
+    assert outbox.closing is CloseReason.OVERFLOW
+    assert errors == {"bad_frame": 2}
+
+
+async def test_a_long_answer_waits_until_there_is_room_and_closes_nothing() -> None:
+    outbox = small(outbox_bytes_max=200)
+    outbox.put(Done(ref="a" * 150))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(outbox.send_answer, Done(ref="b" * 150))
+        await anyio.wait_all_tasks_blocked()
+        assert [frame["ref"][0] for frame in taken(outbox)] == ["a"]
+        await anyio.wait_all_tasks_blocked()
+        assert [frame["ref"][0] for frame in taken(outbox)] == ["b"]
+    assert outbox.closing is None

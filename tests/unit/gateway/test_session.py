@@ -110,6 +110,18 @@ async def test_hello_begins_its_subscriptions(world: World, opened: Opened, cloc
         assert (await line.hear_a(EventFrame)).event.event == 4
 
 
+async def test_whatever_answers_a_subscription_carries_the_ref_of_its_frame(
+    world: World, opened: Opened, clock: ManualClock
+) -> None:
+    world.converse(KEY, turns=1)
+    async with opened() as line:
+        line.say(Hello(ref="h", token=token_for("alice", clock=clock), subscriptions=(_watched(4),)))
+        await line.hear_a(Welcome)
+        assert (await line.hear_a(Resumed)).ref == "h"
+        line.say(Subscribe(ref="s", subscription=_watched(None)))
+        assert (await line.hear_a(Reload)).ref == "s"
+
+
 async def test_one_bad_subscription_in_hello_costs_no_other_one(
     world: World, opened: Opened, clock: ManualClock
 ) -> None:
