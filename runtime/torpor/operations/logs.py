@@ -8,7 +8,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Final, Literal, TextIO, cast
 
 import msgspec
 import structlog
@@ -16,6 +16,11 @@ import structlog
 from torpor.operations.redaction import redact
 
 _log = structlog.get_logger()
+
+_SAME_LINE_S: Final = 10.0
+"""Within which a line of a library is written once: strangers must not fill the disk that a log is on."""
+_LINES_MAX: Final = 256
+"""Lines that are remembered."""
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,15 +65,32 @@ def _redacted(_logger: object, _method: str, event: MutableMapping[str, Any]) ->
 
 
 class _Libraries(logging.Handler):
-    """Makes events of what libraries log."""
+    """Makes events of what libraries log; of one that says the same over and over, some."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._said: dict[tuple[str, str, str], list[float]] = {}
+        """When each line was written last, and how often it was not since."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        line = (record.name, str(record.msg), str(record.exc_info[0]) if record.exc_info else "")
+        last_s, left_out = self._said.get(line, (-_SAME_LINE_S, 0))
+        if 0 <= record.created - last_s < _SAME_LINE_S:
+            self._said[line][1] += 1
+            return
+        if len(self._said) >= _LINES_MAX:
+            self._said.clear()
+        self._said[line] = [record.created, 0]
+        self._write(record, {"left_out": int(left_out)} if left_out else {})
+
+    def _write(self, record: logging.LogRecord, fields: dict[str, int]) -> None:
         _log.log(
             record.levelno,
             "library.logged",
             library=record.name,
             why=record.getMessage(),
             exc_info=record.exc_info or None,
+            **fields,
         )
 
 

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.sample_records import KEY, conversation, created, message, requested
 from tests.support.writing import write
+from torpor.records.blocks import text_block
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.sqlite.engine import SqliteStore, open_sqlite
@@ -72,3 +74,28 @@ async def test_what_is_far_is_read_beside_the_event_loop(store: SqliteStore, mon
     await store.records_after(KEY, seq=0, limit=LIMIT)
     await store.events_after(KEY, event=0, limit=LIMIT)
     assert threads.count(threading.get_ident()) == 0
+
+
+@pytest.mark.parametrize(("size_bytes", "found"), [(None, 6), (100_000, 1), (10_000_000, 6)])
+async def test_what_is_large_is_read_beside_the_event_loop_unless_little_of_it_is_asked_for(
+    size_bytes: int | None, found: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: dict[int, int] = {}
+    read = SqliteReader.records_after
+
+    def watched(*args: Any, **named: Any) -> Any:
+        records = read(*args, **named)
+        me = threading.get_ident()
+        decoded[me] = max(decoded.get(me, 0), len(records))
+        return records
+
+    monkeypatch.setattr(SqliteReader, "records_after", watched)
+    async with open_sqlite(tmp_path) as store:
+        await write(store, (created(),))
+        for seq in range(2, 8):
+            large = msgspec.structs.replace(message(seq, event=seq - 1), blocks=(text_block("x" * 200_000),))
+            await write(store, (large,))
+        records = await store.records_after(KEY, seq=1, limit=100, size_bytes=size_bytes)
+
+    assert [record.seq for record in records] == list(range(2, 2 + found))
+    assert decoded[threading.get_ident()] <= 2

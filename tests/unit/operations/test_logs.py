@@ -23,6 +23,18 @@ except ValueError:
 print("facts")
 """
 
+REPEATED = """
+import logging
+from torpor.operations.logs import LogOptions, configure_logs
+configure_logs(LogOptions(format="json"))
+library = logging.getLogger("asyncio")
+for number in range(300):
+    record = library.makeRecord("asyncio", logging.ERROR, "", 0, "no more files", (), None)
+    record.created = 1_000.0 + number / 25
+    library.handle(record)
+library.error("something else")
+"""
+
 
 def logged(format_: str) -> tuple[str, str]:
     """Standard output and error of a process of its own: its log is set up once."""
@@ -59,3 +71,14 @@ def test_crash_shows_no_local_variables(format_: str) -> None:
     _, log = logged(format_)
 
     assert "4711" not in log
+
+
+def test_a_library_that_says_the_same_over_and_over_is_written_now_and_then() -> None:
+    done = subprocess.run([sys.executable, "-c", REPEATED], capture_output=True, text=True, check=True)
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+
+    assert [(line["why"], line.get("left_out")) for line in told] == [
+        ("no more files", None),
+        ("no more files", 249),
+        ("something else", None),
+    ]
