@@ -16,7 +16,7 @@ import msgspec
 from torpor.client.failures import ConnectionLost, RequestRefused
 from torpor.client.follow import Follow, Sink
 from torpor.client.wire import IncomingEvent, IncomingReload, decode, encode
-from torpor.errors import TokenExpired, TooManyFrames, Unauthenticated
+from torpor.errors import TokenExpired, TooManyFrames, TooManySubscriptions, Unauthenticated
 from torpor.records.frames import (
     Accepted,
     Cancel,
@@ -187,6 +187,9 @@ class ClientCore:
             self._settle(frame.ref, RequestRefused(frame))
         elif frame.code == TooManyFrames.code and frame.retry_after_s is not None:
             return ResendLater(conversation=frame.conversation, after_s=frame.retry_after_s, why=frame.message)
+        elif frame.code == TooManySubscriptions.code and not frame.conversation:
+            for each in self._follows.values():  # hello had too many, and began none: each learns what becomes of it
+                self._subscribe(each)
         elif not frame.ref and (follow := self._follows.pop(frame.conversation, None)) is not None:
             follow.sink.fail(RequestRefused(frame))
         return None

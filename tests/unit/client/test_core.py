@@ -275,6 +275,17 @@ def test_a_watch_that_the_server_refuses_fails_and_no_other(core: ClientCore) ->
     assert not core.is_watched("c1")
 
 
+def test_watches_that_are_too_many_for_a_hello_are_asked_for_one_by_one(core: ClientCore) -> None:
+    for name in ("c1", "c2"):
+        core.watch(name, cursor=None, sink=Bucket())
+    core.connected()
+    said(core)
+    told(core, ErrorFrame(code="too_many_subscriptions", message="too many"))
+
+    asked = [(frame["frame"], frame["subscription"]["conversation"]) for frame in said(core)]
+    assert asked == [("subscribe", "c1"), ("subscribe", "c2")]
+
+
 def test_an_unwatched_conversation_is_told_to_the_server_and_its_frames_are_ignored(core: ClientCore) -> None:
     bucket, newer = Bucket(), Bucket()
     core.watch("c1", cursor=None, sink=bucket)
