@@ -18,6 +18,7 @@ from torpor.errors import ToolError
 from torpor.toolhost.declare import Origin
 from torpor.toolhost.descendants import kill_descendants
 from torpor.toolhost.process_frames import FRAME_BYTES_MAX, LENGTH, FromWorker, Module, Setup, framed
+from torpor.toolhost.process_output import tell
 
 _PROGRAM: Final = """
 import sys
@@ -30,6 +31,8 @@ _START_DEADLINE_S: Final = 10.0
 _END_DEADLINE_S: Final = 5.0
 _LOOK_S: Final = 1.0
 """Between two looks whether a process that says nothing is there."""
+_LAST_WORDS_S: Final = 0.5
+"""For what it printed before its end, where something that it started holds the pipe open."""
 _LEAVE_DEADLINE_S: Final = 1.0
 """For the system to tell how a process ended that closed its pipes."""
 
@@ -48,9 +51,13 @@ class Process:
     def __init__(self, process: anyio.abc.Process, *, lifeline: int) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
+        assert process.stderr is not None
         self._process = process
         self._calls = process.stdin
         self._answers = BufferedByteReceiveStream(process.stdout)
+        self._printed = process.stderr
+        self._told = anyio.Event()
+        self._tool = ""
         self._lifeline = lifeline
         self._decoder = msgspec.json.Decoder(FromWorker)
         self._modules: set[str] = set()
@@ -73,7 +80,7 @@ class Process:
         try:
             # A half started process would be nobody's, so cancellation waits for this.
             with anyio.fail_after(_START_DEADLINE_S, shield=True):
-                process = await anyio.open_process(command, stderr=None, start_new_session=True, pass_fds=(theirs,))
+                process = await anyio.open_process(command, start_new_session=True, pass_fds=(theirs,))
         except OSError as exc:
             os.close(ours)
             raise NotStarted(f"no process could be started for it: {exc.strerror or exc}") from exc
@@ -90,8 +97,16 @@ class Process:
     def has_ended(self) -> bool:
         return self._process.returncode is not None
 
-    async def send(self, encoded: bytes, origin: Origin) -> None:
+    async def tell(self) -> None:
+        """Hand on what it prints, to its end; to be run beside everything else."""
+        try:
+            await tell(self._printed, tool=lambda: self._tool)
+        finally:
+            self._told.set()
+
+    async def send(self, encoded: bytes, origin: Origin, *, tool: str) -> None:
         """A call, and what must be known before it."""
+        self._tool = tool
         path = str(origin.path)
         parts, self._unsent = [self._unsent], b""
         if path not in self._modules:
@@ -153,6 +168,8 @@ class Process:
     async def end(self) -> None:
         """Kill it and take note of its end, so that it leaves no trace in the system. Shielded, and bounded."""
         self.kill()
+        with anyio.move_on_after(_LAST_WORDS_S, shield=True):
+            await self._told.wait()
         with anyio.move_on_after(_END_DEADLINE_S, shield=True):
             await self._process.aclose()
         if self._lifeline >= 0:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 import anyio
+import anyio.abc
 import msgspec
 import structlog
 
@@ -81,6 +82,7 @@ class Processes:
         self._setup = Setup(memory_bytes=memory_bytes, progress_cap_chars=progress_cap_chars)
         self._idle: list[Process] = []
         """The one that was used last at the end."""
+        self._tasks: anyio.abc.TaskGroup | None = None
         self._rested = anyio.Event()
         self._numbers = itertools.count(1)
         self._started = 0
@@ -91,7 +93,8 @@ class Processes:
     async def running(self) -> AsyncIterator[None]:
         """Stop those that nobody used for a while, and all of them in the end."""
         try:
-            async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as self._tasks:
+                tasks = self._tasks
                 tasks.start_soon(self._sweep, name="tools:processes")
                 yield
                 tasks.cancel_scope.cancel()
@@ -132,7 +135,7 @@ class Processes:
         tool = call.tool
         has_begun = is_kept = is_lost = False
         try:
-            await process.send(encoded, origin)
+            await process.send(encoded, origin, tool=tool)
             while True:
                 frame = await process.receive(number=call.number)
                 match frame:
@@ -173,8 +176,11 @@ class Processes:
         return None
 
     async def _fresh(self) -> Process:
+        assert self._tasks is not None, "the processes are not running"
         self._started += 1
-        return await Process.started(self._setup)
+        process = await Process.started(self._setup)
+        self._tasks.start_soon(process.tell, name="tools:printed")
+        return process
 
     async def _sweep(self) -> None:
         while True:

@@ -1,26 +1,22 @@
 """Tools in processes of their own: real ones, which compute, hang, crash and are killed."""
 
-import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from tests.support.process_tools import call, house
 from tests.support.processes import ended, workers_of
 from tests.support.tools import DictBlobs, a_context
 from torpor import tool
 from torpor.errors import ConfigError
 from torpor.records.journal import Outcome
-from torpor.toolhost.contract import ToolContext, ToolResult
-from torpor.toolhost.load import load_tools
+from torpor.toolhost.contract import ToolResult
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.registry import ToolRegistry
 
@@ -124,62 +120,6 @@ def orphans(context: ToolContext) -> str:
 
 
 @tool(effect="read", runs="process")
-def twice(context: ToolContext) -> str:
-    """Come back in two processes."""
-    child = os.fork()
-    if child == 0:
-        context.report("from the child")
-        return "the child's answer"
-    os.waitpid(child, 0)
-    return "the answer"
-
-
-@tool(effect="read", runs="process")
-def lingering() -> str:
-    """Crash, with a child that holds whatever it was given."""
-    if os.fork() == 0:
-        time.sleep(600)
-    os._exit(3)
-
-
-@tool(effect="read", runs="process")
-def away(context: ToolContext) -> str:
-    """Wait for ever, with a process that left the session and whose parent has ended."""
-    told, tells = os.pipe()
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.write(tells, str(os.getpid()).encode())
-            time.sleep(600)
-        os._exit(0)
-    context.report(os.read(told, 20).decode())
-    time.sleep(600)
-    return ""
-
-
-@tool(effect="read", runs="process")
-def chatters(context: ToolContext) -> str:
-    """Leave threads behind that go on reporting."""
-    def go() -> None:
-        while True:
-            context.report("of another call")
-    for _ in range(3):
-        threading.Thread(target=go, daemon=True).start()
-    return "chattered"
-
-
-@tool(effect="read", runs="process")
-def forges() -> str:
-    """Say something in the name of another call."""
-    import gc
-    from torpor.toolhost.process_frames import Returned
-    from torpor.toolhost.process_worker import Worker
-    worker = next(found for found in gc.get_objects() if isinstance(found, Worker))
-    worker._answer(Returned(call=1_000_000, text="forged", replaced=0))
-    return "true"
-
-
-@tool(effect="read", runs="process")
 def long(size: int) -> str:
     """Write a lot."""
     return "0123456789" * (size // 10)
@@ -201,31 +141,6 @@ def limit(folder: Path, name: str, *, deadline_s: float) -> None:
     limited = source.replace(f'runs="process")\ndef {name}(', f'runs="process", deadline_s={deadline_s})\ndef {name}(')
     assert limited != source
     file.write_text(limited)
-
-
-@asynccontextmanager
-async def house(folder: Path, **options: Any) -> AsyncIterator[ToolRegistry]:
-    """The tools of ``folder``; afterwards no process is left, and no pipe to one."""
-    before = descriptors()
-    loaded = load_tools(folder)
-    assert loaded.problems == ()
-    registry = ToolRegistry(loaded.tools, blobs=DictBlobs(), options=ToolOptions(**options))
-    with anyio.fail_after(60):
-        async with registry.running():
-            yield registry
-    assert workers_of(os.getpid()) == []
-    assert descriptors() == before
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # Path.iterdir holds one of its own
-
-
-async def call(
-    registry: ToolRegistry, name: str, arguments: object = None, *, context: ToolContext | None = None
-) -> ToolResult:
-    raw = msgspec.Raw(msgspec.json.encode(arguments or {}))
-    return await registry.toolbox().call(name, raw, context or a_context())
 
 
 async def test_result_crosses_as_json_and_what_is_printed_does_not(folder: Path) -> None:
@@ -262,70 +177,6 @@ async def test_tool_knows_its_caller_and_reports_progress(folder: Path) -> None:
         "call": "toolu_1",
     }
     assert (heard[0], heard[-1]) == ("step 0", "step 2")
-
-
-async def test_a_tool_that_forks_is_answered_for_once_and_its_process_is_used_again(folder: Path) -> None:
-    heard: list[str] = []
-    async with house(folder, worker_processes=1) as registry:
-        for _ in range(3):
-            result = await call(registry, "twice", context=a_context(report=heard.append))
-            assert (result.outcome, result.text) == (Outcome.SUCCEEDED, "the answer")
-        first = msgspec.json.decode((await call(registry, "whoami")).text)
-        assert first[1:] == [1, 0]
-        assert registry.statistics().processes.started == 1
-    assert heard == []
-
-
-async def test_nothing_that_an_earlier_call_left_behind_is_heard_in_a_later_one(folder: Path) -> None:
-    heard: list[str] = []
-    async with house(folder, worker_processes=1) as registry:
-        for _ in range(5):
-            assert (await call(registry, "chatters")).text == "chattered"
-            assert (await call(registry, "describe", context=a_context(report=heard.append))).outcome is (
-                Outcome.SUCCEEDED
-            )
-    assert "of another call" not in heard
-
-
-async def test_a_process_that_speaks_of_another_call_is_not_believed_and_not_used_again(folder: Path) -> None:
-    with capture_logs() as logs:
-        async with house(folder, worker_processes=1) as registry:
-            result = await call(registry, "forges")
-            assert (result.outcome, "forged" in result.text) == (Outcome.FAILED, False)
-            assert (await call(registry, "add", {"first": 1})).text == '{"sum":3}'
-            assert registry.statistics().processes.started == 2
-    assert "tool.stray_frame" in [line["event"] for line in logs]
-
-
-async def test_a_crash_is_noticed_though_a_child_lives(folder: Path) -> None:
-    async with house(folder) as registry:
-        with anyio.fail_after(20):
-            result = await call(registry, "lingering")
-    assert (result.outcome, "exit status 3" in result.text) == (Outcome.FAILED, True)
-
-
-async def test_what_left_the_session_ends_with_its_call_as_well(folder: Path) -> None:
-    heard: list[str] = []
-    async with house(folder) as registry:
-        async with anyio.create_task_group() as tasks:
-
-            def begun(text: str) -> None:
-                heard.append(text)
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(lambda: call(registry, "away", context=a_context(report=begun)))
-        await ended(int(heard[0]))
-
-
-async def test_without_room_for_a_pipe_nothing_was_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left() -> tuple[int, int]:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    async with house(folder) as registry:
-        monkeypatch.setattr("torpor.toolhost.process.os.pipe", none_left)
-        result = await call(registry, "add", {"first": 1})
-        monkeypatch.undo()
-    assert (result.outcome, "Too many open files" in result.text) == (Outcome.NEVER_STARTED, True)
 
 
 @pytest.mark.parametrize(
