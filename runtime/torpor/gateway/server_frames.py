@@ -18,9 +18,13 @@ def statistics(desk: Desk, frame: ReadNumbers, by: Principal) -> None:
 
 def turns(desk: Desk, frame: ListTurns, by: Principal) -> None:
     limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
-    running = desk.ports.server.turns()
-    found = fitting(map(turn_row, running[:limit]), size_bytes=desk.options.result_bytes_max)
-    desk.outbox.put(Result(ref=frame.ref, rows=found, more=len(found) < len(running)))
+
+    async def rows() -> Result:
+        running = desk.ports.server.turns()
+        found = fitting(map(turn_row, running[:limit]), size_bytes=desk.options.result_bytes_max)
+        return Result(ref=frame.ref, rows=found, more=len(found) < len(running))
+
+    desk.request_rows(frame, rows)
 
 
 def drain(desk: Desk, frame: DrainServer, by: Principal) -> None:
