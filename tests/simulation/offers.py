@@ -51,6 +51,8 @@ class Switches:
     def __init__(self, world: World) -> None:
         self._world = world
         self._is_on = dict.fromkeys(FLAGS, True)
+        self._flipped = FLAGS[0]
+        """The flag that was flipped last; often it is flipped back."""
         self._editions = dict.fromkeys(SKILLS, 1)
         for key in FLAGS:
             self._note_switch(key)
@@ -74,7 +76,7 @@ class Switches:
         """Flip a flag or edit a skill, as luck will have it."""
         rng = self._world.rng
         if self._world.roll(Fault.FLAG_FLIPPED):
-            key = rng.choice(FLAGS)
+            key = self._flipped = self._flipped if rng.random() < 0.4 else rng.choice(FLAGS)
             self._is_on[key] = not self._is_on[key]
             self._world.note("world", "flipped", key=key, is_on=self._is_on[key])
             self._note_switch(key)
