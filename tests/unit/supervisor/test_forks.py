@@ -78,9 +78,11 @@ async def test_its_source_is_there_until_the_copy_is_and_is_deleted_then() -> No
         await engine.ask("first")
         read = engine.store.records_after
 
-        async def slow(key: ConversationKey, *, seq: int, limit: int) -> tuple[JournalRecord, ...]:
+        async def slow(
+            key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
+        ) -> tuple[JournalRecord, ...]:
             await gate.passed()
-            return await read(key, seq=seq, limit=limit)
+            return await read(key, seq=seq, limit=limit, size_bytes=size_bytes)
 
         engine.store.records_after = slow  # type: ignore[method-assign]
         async with anyio.create_task_group() as tasks:
