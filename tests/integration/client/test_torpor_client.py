@@ -75,7 +75,7 @@ async def test_a_message_is_sent_and_its_events_come(house: House) -> None:
         item = await next_of(watch, EventItem)
 
     assert (reload.head, reload.status.state) == (0, "new")
-    assert (receipt.message_id, receipt.event, receipt.at_us) == ("m1", 1, 1_000)
+    assert (receipt.message_id, receipt.event, receipt.at_us) == ("m1", 1, house.world.at_us)
     assert isinstance(item.event, MessageReceivedEvent)
     assert (item.conversation, item.epoch, item.event.text) == ("c1", 1, "hello")
     ((key, command),) = house.world.posted

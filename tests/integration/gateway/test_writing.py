@@ -56,8 +56,8 @@ async def test_frames_larger_than_the_system_takes_come_whole_and_in_order(house
     assert left == [], "the task ends when everything is sent"
 
 
-async def test_deltas_that_waited_for_each_other_leave_by_themselves(house: House) -> None:
-    async with house.call() as caller:
+async def test_deltas_that_waited_for_each_other_leave_by_themselves() -> None:
+    async with gateway_house(delta_interval_s=1.0) as house, house.call() as caller:
         await caller.watch()
         await caller.hear_a(Reload)
         await anyio.wait_all_tasks_blocked()
