@@ -97,9 +97,9 @@ def answered(case: Case, command: Command) -> Iterator[Violation]:
 
 
 def has_received(case: Case, command: Command) -> bool:
-    """Whether a message is in the journal as its receipt says."""
-    record = case.story.received.get(command.message_id)
-    return record is not None and command.value["event"] == record["event"]
+    """Whether this conversation gave the receipt."""
+    receipt = case.journal.receipts.get(command.message_id, {})
+    return all(receipt.get(field) == command.value[field] for field in ("event", "at_us"))
 
 
 def _published(case: Case) -> Iterator[Violation]:
