@@ -167,9 +167,7 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
         MessageRetractedEvent(**EVENT_HEAD, messages=(MessageId("m"),), principal="ann"),
     ),
     (
-        ConversationForked(
-            **HEAD, source="c_0", before=MessageId("m"), messages=(MessageId("m"),), principal="ann"
-        ),
+        ConversationForked(**HEAD, source="c_0", before=MessageId("m"), messages=(MessageId("m"),), principal="ann"),
         ConversationForkedEvent(
             **EVENT_HEAD, source="c_0", before=MessageId("m"), messages=(MessageId("m"),), principal="ann"
         ),

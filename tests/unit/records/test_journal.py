@@ -117,9 +117,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
         },
     ),
     (
-        MessageRetracted(
-            seq=12, turn=1, event=8, messages=(MessageId("m"),), principal="ann", link="ab", note=(HI,)
-        ),
+        MessageRetracted(seq=12, turn=1, event=8, messages=(MessageId("m"),), principal="ann", link="ab", note=(HI,)),
         {
             "kind": "message_retracted",
             "messages": ["m"],
