@@ -8,12 +8,14 @@ command line's client) opt out by overriding ``anyio_backend`` in their module o
         return "asyncio"
 """
 
+import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
+from anyio._backends._asyncio import AsyncIOBackend
 from hypothesis import settings
 
 # No test talks to a real host, whoever runs it.
@@ -42,3 +44,24 @@ def loggers_follow_their_configuration() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structlog, "configure", unkept)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_sleeps_until_all_tasks_wait() -> Iterator[None]:
+    """On asyncio, ``wait_all_tasks_blocked`` looks again every tenth of a second, which adds up to minutes; here it
+    looks again at once, with time for threads and sockets in between."""
+
+    async def look_often(_: type[AsyncIOBackend]) -> None:
+        await AsyncIOBackend.checkpoint()
+        mine = asyncio.current_task()
+        while any(task is not mine and _may_run(task) for task in asyncio.all_tasks()):  # noqa: ASYNC110  nothing tells
+            await asyncio.sleep(0.001)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AsyncIOBackend, "wait_all_tasks_blocked", classmethod(look_often))
+        yield
+
+
+def _may_run(task: "asyncio.Task[Any]") -> bool:
+    waiter = getattr(task, "_fut_waiter", None)
+    return waiter is None or bool(waiter.done())

@@ -216,7 +216,9 @@ def test_a_copy_of_something_else_is_not_taken_for_it(torpor: Command) -> None:
     assert "DIFFERS: it was made at record" in torpor.output("verify", "--export", "early.jsonl", code=1)
 
 
-@pytest.mark.parametrize("end", [ServerProcess.kill, ServerProcess.stop], ids=["killed", "stopped"])
+@pytest.mark.parametrize(
+    "end", [ServerProcess.kill, pytest.param(ServerProcess.stop, marks=pytest.mark.soak)], ids=["killed", "stopped"]
+)
 def test_one_that_is_interrupted_is_finished_by_running_it_again(
     torpor: Command, end: Callable[[ServerProcess], object]
 ) -> None:
