@@ -156,7 +156,7 @@ class Desk:
         """
         self._check_requests()
         reply = self.ports.conversations.post(key, command)
-        self.request(frame, lambda: answer(reply))
+        self._go_on(frame, lambda: self._answer(frame, lambda: answer(reply)))
 
     def tell(
         self, frame: ClientFrame, key: ConversationKey, command: Command, *, answer: Callable[[Answer], ServerFrame]
@@ -186,14 +186,16 @@ class Desk:
     def request(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
         """Queue the answer, or the error, that ``work`` ends with. Raises: Busy: too many are on their way."""
         self._check_requests()
-        self._waiting += 1
-        self._spawn(lambda: self._answer(frame, work), name=f"answer:{tag(frame)}")
+        self._go_on(frame, lambda: self._answer(frame, work))
 
     def request_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[Result]]) -> None:
         """As ``request``, for an answer that may be long: it waits until the client has read what is before it."""
         self._check_requests()
+        self._go_on(frame, lambda: self._answer_with_rows(frame, work))
+
+    def _go_on(self, frame: ClientFrame, answering: Callable[[], Awaitable[None]]) -> None:
         self._waiting += 1
-        self._spawn(lambda: self._answer_with_rows(frame, work), name=f"answer:{tag(frame)}")
+        self._spawn(answering, name=f"answer:{tag(frame)}")
 
     async def _answer_with_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[Result]]) -> None:
         try:

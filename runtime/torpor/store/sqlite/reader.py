@@ -46,14 +46,13 @@ SELECT id, timers.due_us FROM timers JOIN conversations USING (number)
 _DUE: Final = """
 SELECT tenant, owner, conversation FROM conversations
     WHERE due_us <= ? AND quarantine = '' ORDER BY due_us, tenant, owner, conversation LIMIT ?"""
-_DESCRIBE: Final = """
+_ROWS: Final = """
 SELECT tenant, owner, conversation, agent, coalesce(titles.title, ''), seq, event, batch_id, created_us, updated_us,
     due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed, epoch
-    FROM conversations LEFT JOIN titles USING (number) WHERE tenant = ? AND owner = ? AND conversation = ?"""
-_LIST: Final = """
-SELECT tenant, owner, conversation, agent, coalesce(titles.title, ''), seq, event, batch_id, created_us, updated_us,
-    due_us, quarantine, quarantine_kind, quarantined_us, quarantine_seq, is_archived, is_failed, epoch
-    FROM conversations LEFT JOIN titles USING (number) WHERE {condition} ORDER BY tenant, owner, conversation LIMIT ?"""
+    FROM conversations LEFT JOIN titles USING (number) WHERE {condition}"""
+"""What ``_directory_row`` reads."""
+_DESCRIBE: Final = _ROWS.format(condition="tenant = ? AND owner = ? AND conversation = ?")
+_LIST: Final = _ROWS + " ORDER BY tenant, owner, conversation LIMIT ?"
 _EPOCH: Final = "SELECT next FROM epochs"
 _HANDLES: Final = """
 SELECT handle FROM handles AS mine JOIN conversations AS c USING (number)
