@@ -1,7 +1,7 @@
 """What a known client may ask for, frame by frame."""
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, get_args
 
@@ -15,7 +15,6 @@ from tests.support.gateway_world import Durable, World
 from torpor.errors import Busy, JournalCorrupt, Rejected, StoreFull, StoreUnavailable
 from torpor.gateway.auth import Scope
 from torpor.gateway.close_reasons import CloseReason
-from torpor.gateway.options import GatewayOptions
 from torpor.gateway.rules import RULES
 from torpor.records.commands import CancelTurn, SendMessage
 from torpor.records.commands import UpdateContext as TellContext
@@ -46,26 +45,6 @@ KEY = ConversationKey("default", "alice", "c1")
 CONTEXT = WorkingContext(screen=ContextPart(text="calendar"))
 OPERATOR = principal("ops", scopes=("operator",))
 Opened = Callable[..., AbstractAsyncContextManager[Line]]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def opened(world: World) -> Opened:
-    """A line for the length of a block, of Alice unless said otherwise."""
-
-    @asynccontextmanager
-    async def open_line(who: Any = None, **options: Any) -> Any:
-        async with anyio.create_task_group() as tasks:
-            line = Line(world, tasks, options=GatewayOptions(**options), principal=who or principal("alice"))
-            yield line
-            line.session.end()
-            tasks.cancel_scope.cancel()
-
-    return open_line
 
 
 def send(message_id: str = "m1", text: str = "hello", **more: Any) -> Send:

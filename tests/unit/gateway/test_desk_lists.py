@@ -1,17 +1,15 @@
 """What lists and inspections show, and what operators do with what they found."""
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.support.gateway_line import Line, principal
 from tests.support.gateway_table import example
 from tests.support.gateway_world import World
 from torpor.errors import NotNow
-from torpor.gateway.options import GatewayOptions
 from torpor.records.commands import Hibernate, Wake
 from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.frames import (
@@ -32,26 +30,6 @@ KEY = ConversationKey("default", "alice", "c1")
 CONTEXT = WorkingContext(screen=ContextPart(text="calendar"))
 OPERATOR = principal("ops", scopes=("operator",))
 Opened = Callable[..., AbstractAsyncContextManager[Line]]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def opened(world: World) -> Opened:
-    """A line for the length of a block, of Alice unless said otherwise."""
-
-    @asynccontextmanager
-    async def open_line(who: Any = None, **options: Any) -> Any:
-        async with anyio.create_task_group() as tasks:
-            line = Line(world, tasks, options=GatewayOptions(**options), principal=who or principal("alice"))
-            yield line
-            line.session.end()
-            tasks.cancel_scope.cancel()
-
-    return open_line
 
 
 def send(message_id: str = "m1", text: str = "hello", **more: Any) -> Send:

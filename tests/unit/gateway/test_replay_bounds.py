@@ -1,40 +1,18 @@
 """How far back a cursor may be and still be continued."""
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import anyio
 import pytest
 
-from tests.support.gateway_line import Line, principal
+from tests.support.gateway_line import Line
 from tests.support.gateway_world import World
-from torpor.gateway.options import GatewayOptions
 from torpor.records.frames import Cursor, EventFrame, Reload, Resumed, Subscribe, Subscription
 from torpor.records.ids import ConversationKey
 
 KEY = ConversationKey("default", "alice", "c1")
 Opened = Callable[..., AbstractAsyncContextManager[Line]]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def opened(world: World) -> Opened:
-    """A line of Alice's for the length of a block."""
-
-    @asynccontextmanager
-    async def open_line(**options: Any) -> Any:
-        async with anyio.create_task_group() as tasks:
-            line = Line(world, tasks, options=GatewayOptions(**options), principal=principal("alice"))
-            yield line
-            line.session.end()
-            tasks.cancel_scope.cancel()
-
-    return open_line
 
 
 def watch(cursor: int) -> Subscribe:

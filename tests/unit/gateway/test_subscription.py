@@ -1,18 +1,17 @@
 """Joining journal and bus: no gap, no duplicate, whatever happens in the middle of a read."""
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
-from tests.support.gateway_line import Line, principal
+from tests.support.gateway_line import Line
 from tests.support.gateway_world import World, replied
 from torpor.errors import IllegalTransition, JournalCorrupt, StoreUnavailable
 from torpor.gateway.close_reasons import CloseReason
-from torpor.gateway.options import GatewayOptions
 from torpor.gateway.subscription import TRANSITIONS, Signal, State, next_state
 from torpor.records.blocks import text_block
 from torpor.records.events import Progress
@@ -36,26 +35,6 @@ from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")
 Opened = Callable[..., AbstractAsyncContextManager[Line]]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def opened(world: World) -> Opened:
-    """A line of Alice's for the length of a block."""
-
-    @asynccontextmanager
-    async def open_line(**options: Any) -> Any:
-        async with anyio.create_task_group() as tasks:
-            line = Line(world, tasks, options=GatewayOptions(**options), principal=principal("alice"))
-            yield line
-            line.session.end()
-            tasks.cancel_scope.cancel()
-
-    return open_line
 
 
 def watch(cursor: int | None = None, *, epoch: int = 1) -> Subscribe:
