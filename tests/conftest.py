@@ -46,6 +46,17 @@ def loggers_follow_their_configuration() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def logging_is_left_as_it_was() -> Iterator[None]:
+    """That command also chooses a level, below which later tests would hear nothing."""
+    was_set, before = structlog.is_configured(), structlog.get_config()
+    yield
+    if was_set:
+        structlog.configure(**before)
+    elif structlog.is_configured():
+        structlog.reset_defaults()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nobody_sleeps_until_all_tasks_wait() -> Iterator[None]:
     """On asyncio, ``wait_all_tasks_blocked`` looks again every tenth of a second, which adds up to minutes; here it

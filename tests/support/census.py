@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -12,16 +15,30 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """What a process holds."""
 
     tasks: int
-    descriptors: int
+    descriptors: dict[str, int]
+    """By what they lead to."""
     objects: dict[str, int]
     """Of the engine's own types."""
     entries: int
     """Of all dictionaries, sets and lists together."""
     rss_pages: int
 
-    def growth_since(self, before: "Census") -> dict[str, int]:
-        """By how much there are more of the engine's own objects."""
-        return {kind: count - before.objects.get(kind, 0) for kind, count in self.objects.items()}
+    def count(self) -> Counter[str]:
+        """All of it under one name each."""
+        several = {f"object {kind}": count for kind, count in self.objects.items()}
+        several |= {f"descriptor {where}": count for where, count in self.descriptors.items()}
+        return Counter({"tasks": self.tasks, "entries": self.entries, "rss_pages": self.rss_pages, **several})
+
+
+def steady_growth(looks: Sequence[Census]) -> dict[str, int]:
+    """What became more from every look to the next, and by how much at least.
+
+    What each conversation leaves behind grows all the time; a stock that is filled, or something that is open for a
+    moment, does not.
+    """
+    counts = [look.count() for look in looks]
+    least = {name: min(after[name] - before[name] for before, after in pairwise(counts)) for name in counts[-1]}
+    return {name: more for name, more in least.items() if more > 0}
 
 
 def census() -> Census:
@@ -32,8 +49,17 @@ def census() -> Census:
     kinds = Counter(map(type, found))
     return Census(
         tasks=len(asyncio.all_tasks()),
-        descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        descriptors=dict(Counter(_descriptors())),
         objects={repr(kind): count for kind, count in kinds.items() if str(kind.__module__).startswith("torpor.")},
         entries=sum(len(each) for each in found if type(each) in {dict, set, list} and each is not found),
         rss_pages=int(Path("/proc/self/statm").read_text().split()[1]),
     )
+
+
+def _descriptors() -> Iterator[str]:
+    """What each descriptor leads to, without the number that tells sockets and pipes apart."""
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            yield re.sub(r":\[\d+\]$", "", str(each.readlink()))
+        except FileNotFoundError:  # the one through which these are listed
+            continue

@@ -26,7 +26,7 @@ from tests.support.journal_checker import account_of, read_journals
 from tests.support.kill_run import make_home
 from tests.support.scrape import scraped
 from tests.support.server_process import ServerProcess, process_of
-from tests.support.storm_census import Held, restless
+from tests.support.storm_census import Held, growth, restless
 from tests.support.storm_checker import storm_faults
 from tests.support.storm_guest import Guest, Leave, Line, Manners, Person, Room
 from tests.support.storm_operator import Operator
@@ -267,9 +267,17 @@ class Storm:
             await self._operator(99).put_to_sleep([path for path, *_ in self._heads()])
             while restless(await scraped(server.url)):  # noqa: ASYNC110 - likewise
                 await anyio.sleep(0.1)
-            server.ask_for_census()
-            fact = await server.fact()
-        self.held.append(Held(census=fact["census"], names=fact["names"]))
+        held = await self._look(server)
+        with anyio.move_on_after(self._plan.rest_s):
+            while any(growth(self.held[0], held) if self.held else ()):  # what is open for a moment is none
+                await anyio.sleep(0.1)
+                held = await self._look(server)
+        self.held.append(held)
+
+    async def _look(self, server: ServerProcess) -> Held:
+        server.ask_for_census()
+        fact = await server.fact()
+        return Held(census=fact["census"], names=fact["names"])
 
     def _turn(self, *, is_storming: bool = False, is_over: bool = False) -> None:
         """The weather changes."""

@@ -44,9 +44,11 @@ def restless(numbers: Numbers) -> dict[str, float]:
 
 def growth(before: Held, after: Held) -> Iterator[str]:
     """Of what there is more, after the same has been gone through once more."""
-    for name in ("tasks", "descriptors"):
-        if after.census[name] > before.census[name]:
-            yield f"{after.census[name]} {name}, {before.census[name]} before"
+    if after.census["tasks"] > before.census["tasks"]:
+        yield f"{after.census['tasks']} tasks, {before.census['tasks']} before"
+    for where, many in after.census["descriptors"].items():
+        if many > (few := before.census["descriptors"].get(where, 0)):
+            yield f"{many} descriptors of {where}, {few} before"
     for name, many in after.names.items():
         if many > before.names.get(name, 0) and name.startswith("thread") and not name.startswith(POOLS):
             yield f"{many} of {name}, {before.names.get(name, 0)} before"
