@@ -199,6 +199,7 @@ class SimCore:
                 first_seq=request.records[0].seq,
                 last_seq=request.records[-1].seq,
                 is_due=is_due,
+                bytes_per_token=life.bytes_per_token(),
             )
         )
         world.note(life.name, "durable", records=[_brief(record) for record in request.records])

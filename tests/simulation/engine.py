@@ -7,7 +7,7 @@ from typing import Final
 from tests.simulation.asides import COMPACTION, live_model_of, summariser_of
 from tests.simulation.faults import Fault
 from tests.simulation.jobs import live_options_of, runner_of, serve_live_contexts
-from tests.simulation.life import Engine, Life
+from tests.simulation.life import FALLBACK, MODEL, Engine, Life
 from tests.simulation.media import Medium
 from tests.simulation.model import DEADLINE_S, SimModel
 from tests.simulation.offers import Switches, surroundings_of
@@ -29,7 +29,7 @@ from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 from torpor.turn.places import FairPlaces
 
-_MODEL: Final = {"kind": "sim", "fallback": "other"}
+_MODEL: Final = {"kind": MODEL, "fallback": FALLBACK}
 _HEADROOM: Final = 0.1
 """Of a small budget."""
 
@@ -52,6 +52,7 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             agents=Agents((agent,)),
             places=places,
             steps=StepOptions(step_limit=plan.step_limit),
+            calibration=life.calibration,
             retry=RetryOptions(retries_max=plan.retries_max, base_s=0.2, pause_max_s=2.0),
             surroundings=surroundings_of(life, switches),
             turn=TurnOptions(model_deadline_s=DEADLINE_S, cancel_grace_s=plan.cancel_grace_s),

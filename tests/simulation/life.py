@@ -33,10 +33,13 @@ from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.forking import Fork
 from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.registry import Supervisor
+from torpor.turn.calibration import Calibration
 
 if TYPE_CHECKING:
     from tests.simulation.ports import SimBus, SimStore
 
+MODEL = "sim"
+FALLBACK = "other"
 ANSWER_WITHIN_S = 20.0
 """Virtual time for any command: slow commits, a restart with its pause, a grace and a tool's deadline fit in it."""
 
@@ -118,6 +121,8 @@ class Life:
         """Where it crashes."""
         self.lull: Fuse | None = None
         """Where it stands still."""
+        self.calibration = Calibration()
+        """What its engine learns of the tokens of each model."""
         self._paused_until_s = 0.0
         self._paused: list[tuple[float, float]] = []
         self._stop = anyio.Event()
@@ -139,6 +144,10 @@ class Life:
     def now_us(self) -> int:
         """The wall clock of this process."""
         return START_US + round((self.world.now_s() + self.world.offsets_s[self.process]) * 1e6)
+
+    def bytes_per_token(self) -> dict[str, float]:
+        """Of a model as records name it, so far."""
+        return {"": self.calibration.bytes_per_token(MODEL), FALLBACK: self.calibration.bytes_per_token(FALLBACK)}
 
     async def run(self, open_engine: OpenEngine, *, on_up: Callable[["Life"], None]) -> None:
         """Live until crashed or stopped."""

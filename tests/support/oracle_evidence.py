@@ -4,6 +4,7 @@ A *moment* is an integer that grows with everything noted, so that "before" and 
 A *life* is one run of one process, from its start to its crash or stop. ``conversation`` is the bare id.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,6 +50,8 @@ class Commit:
     last_seq: int
     is_due: bool | None
     """None where more follows in the same write."""
+    bytes_per_token: Mapping[str, float] = field(default_factory=dict)
+    """By model, the agent's own without a name, as the process had learnt by then; with it ends what it learnt."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -212,16 +212,27 @@ def _failures(case: Case) -> Iterator[Violation]:
 
 
 def _reckoned(case: Case) -> Iterator[Violation]:
-    """A fold tells the tokens of the request that follows it, whoever joins it and whatever is offered with it."""
+    """A fold tells the tokens of the request that follows it, whoever joins it and whatever is offered with it.
+
+    In bytes, since the request may be made by another process, which counts its bytes as it has learnt itself.
+    """
     told: Json = {}
     for record in case.story.records:
         if record["kind"] == "model_requested" and told:
             after, asked = told["after_tokens"], record["estimated_tokens"]
-            if not asked / _SLACK - 1 <= after <= asked * _SLACK + 1:
+            model = record.get("model", "")
+            has, had = _bytes_per_token(case, record, model=model), _bytes_per_token(case, told, model=model)
+            if not asked * has / _SLACK - has <= after * had <= asked * has * _SLACK + had:
                 fact = f"record {told['seq']} tells {after} tokens after it, request {record['call']} has {asked}"
                 yield case.broken("fold_misreckoned", fact)
         if record["kind"] not in {"preamble_changed", "preamble_returned"}:
             told = record if record["kind"] == "context_replaced" else {}
+
+
+def _bytes_per_token(case: Case, record: Json, *, model: str) -> float:
+    """As the process counted that wrote ``record``."""
+    commit = case.commit_of(record["seq"])
+    return BYTES_PER_TOKEN if commit is None else commit.bytes_per_token.get(model, BYTES_PER_TOKEN)
 
 
 def _requests(case: Case, window: Window) -> Iterator[Violation]:

@@ -14,6 +14,7 @@ turn is prepared. History only reports that it is over.
 
 import math
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +67,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return sum(map(self.allotment, (*SECTIONS, "headroom")))
 
 
+_GRANTS: Final = tuple((name, attrgetter(f"{name}_tokens"), drawn) for name, drawn in SECTIONS.items())
+
 PROFILES: Final[dict[str, Profile]] = {
     "administrative": Profile(
         budget_tokens=8_000,
@@ -99,15 +102,16 @@ def request_sections(
 
     Args: head_bytes: of the view, for what stands for folded turns.
     """
-    told_bytes = turn.signal_bytes + turn.turn_only_bytes if turn is not None else 0
-    told = turn.sections if turn is not None else {}
-    said = {
-        "history": tokens_of_bytes(view.size_bytes - told_bytes - head_bytes),
-        "summary": tokens_of_bytes(head_bytes),
-    }
-    sections = {**fixed, **said, **told}
+    said_bytes = view.size_bytes - head_bytes
+    sections = {**fixed}
+    if turn is not None:
+        said_bytes -= turn.signal_bytes + turn.turn_only_bytes
+        sections.update(turn.sections)
+    sections["history"] = tokens_of_bytes(said_bytes)
+    sections["summary"] = tokens_of_bytes(head_bytes)
     used = {name: tokens for name, tokens in sections.items() if tokens}
-    return {**used, "headroom": budget_tokens - sum(used.values())}
+    used["headroom"] = budget_tokens - sum(used.values())
+    return used
 
 
 def head_bytes(state: ConversationState) -> int:
@@ -119,8 +123,8 @@ def exceeded(sections: Mapping[str, int], profile: Profile) -> tuple[str, ...]:
     """Allotments of ``profile`` that ``sections`` go beyond."""
     over = [
         name
-        for name, drawn in SECTIONS.items()
-        if 0 < profile.allotment(name) < sum(sections.get(section, 0) for section in drawn)
+        for name, granted_by, drawn in _GRANTS
+        if 0 < granted_by(profile) < sum(sections.get(section, 0) for section in drawn)
     ]
     if sections.get("headroom", 0) < profile.headroom_tokens:
         over.append("headroom")

@@ -7,6 +7,7 @@ searched for the engine's own tags, and those are defused.
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 
 import regex
@@ -62,17 +63,28 @@ def _spread(words: str) -> str:
     return _BLANKS.join(letters)
 
 
-# Possessive, since blanks that two repetitions can share would cost the square of their number.
-_NAMES: Final = "|".join(map(_spread, (*TAGS, *_INNER)))
-_FIRST: Final = f"[{''.join(_any_look(char)[1:-1] for char in sorted({name[0] for name in (*TAGS, *_INNER)}))}]"
-"""Looked at before the names are tried one by one."""
-_FORGED: Final = regex.compile(
-    rf"{_any_look('<')}(?={_BLANKS}{_any_look('/')}?+{_BLANKS}(?={_FIRST})(?:{_NAMES})(?![\p{{L}}\p{{N}}_-]))",
-    regex.IGNORECASE,
-)
-_SUMMARY: Final = rf"{_spread('Summary of earlier conversation:')}"
-_SKILL: Final = rf"{_spread('Skill')}[^,\uff0c\[\]]{{1,100}}+{_any_look(',')}{_BLANKS}{_spread('version')}"
-_BRACKETED: Final = regex.compile(rf"{_any_look('[')}(?={_BLANKS}(?:{_SUMMARY}|{_SKILL}))", regex.IGNORECASE)
+_OPENING: Final = re.compile("|".join(map(_any_look, "<[")))
+"""What every forgery begins with."""
+
+
+@cache
+def _forgeries() -> tuple[regex.Pattern[str], regex.Pattern[str]]:
+    """Patterns for the opening of a tag, and of a summary or a skill; made when first needed, since that takes 50 ms,
+    which most starts of a command have no use for.
+
+    Possessive, since blanks that two repetitions can share would cost the square of their number.
+    """
+    wanted = (*TAGS, *_INNER)
+    names = "|".join(map(_spread, wanted))
+    # Looked at before the names are tried one by one.
+    first = f"[{''.join(_any_look(char)[1:-1] for char in sorted({name[0] for name in wanted}))}]"
+    end = r"(?![\p{L}\p{N}_-])"
+    tag = rf"{_any_look('<')}(?={_BLANKS}{_any_look('/')}?+{_BLANKS}(?={first})(?:{names}){end})"
+    summary = _spread("Summary of earlier conversation:")
+    skill = rf"{_spread('Skill')}[^,\uff0c\[\]]{{1,100}}+{_any_look(',')}{_BLANKS}{_spread('version')}"
+    bracketed = rf"{_any_look('[')}(?={_BLANKS}(?:{summary}|{skill}))"
+    return regex.compile(tag, regex.IGNORECASE), regex.compile(bracketed, regex.IGNORECASE)
+
 
 _TOLD: Final = re.compile(
     rf"<(?:{'|'.join(TAGS)})[ >]|\[Summary of earlier conversation: |\[Skill [a-z0-9:-]+, version "
@@ -91,7 +103,10 @@ def escaped_lines(text: str) -> str:
 
 def defused(text: str) -> str:
     """``text`` as a user wrote it, with the brackets escaped that open the engine's own tags, a summary or a skill."""
-    return _BRACKETED.sub(_entity, _FORGED.sub(_entity, text))
+    if not _OPENING.search(text):
+        return text
+    tag, bracketed = _forgeries()
+    return bracketed.sub(_entity, tag.sub(_entity, text))
 
 
 def _entity(bracket: regex.Match[str]) -> str:

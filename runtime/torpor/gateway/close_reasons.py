@@ -6,7 +6,12 @@ is no status of HTTP's own: web servers answer it when a login has timed out.
 """
 
 from enum import Enum
-from typing import Self
+from typing import Final, Self
+
+_PING_TIMEOUT: Final = "keepalive ping timeout"
+"""What the reason of a close frame says in which the code, 1011, does not."""
+_OF_WEBSOCKET: Final = {1002: "protocol_error", 1007: "bad_text", 1009: "frame_too_big", 1011: "internal"}
+"""The codes with which the library ends a connection on its own."""
 
 
 class CloseReason(Enum):
@@ -37,3 +42,8 @@ class CloseReason(Enum):
         reason.text = text
         reason.resume = resume
         return reason
+
+
+def closed_by_library(code: int, reason: str) -> str | None:
+    """Why the library closed a connection, in a word; None for codes that are not the library's own."""
+    return "ping_timeout" if reason == _PING_TIMEOUT else _OF_WEBSOCKET.get(code)

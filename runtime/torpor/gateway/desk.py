@@ -69,7 +69,7 @@ class Desk:
     @property
     def is_busy(self) -> bool:
         """Whether anything is watched or on its way."""
-        return bool(self._subscriptions or self._waiting)
+        return bool(self._waiting or self._watched())
 
     def close(self) -> None:
         """End every subscription. Requests go on where they are; their answers have nobody to go to."""

@@ -1,6 +1,7 @@
 """What the HTTP request that becomes a WebSocket says of its client, and what is answered when it does not."""
 
 from http import HTTPStatus
+from math import ceil
 from typing import Final
 
 from websockets.asyncio.server import ServerConnection
@@ -18,6 +19,20 @@ def is_local(connection: ServerConnection, request: Request | None) -> bool:
     peer = connection.remote_address
     is_near = isinstance(peer, tuple) and bool(peer) and is_loopback_address(str(peer[0]))
     return is_near and request is not None and not any(name in request.headers for name in _OF_PROXIES)
+
+
+def not_allowed(connection: ServerConnection) -> Response:
+    """The answer to a method that changes something, on a page that is only read."""
+    response = connection.respond(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET or HEAD\n")
+    response.headers["Allow"] = "GET, HEAD"
+    return response
+
+
+def without_room(connection: ServerConnection, *, retry_after_s: float) -> Response:
+    """The answer to a connection beyond what the server holds."""
+    response = connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections, try again later\n")
+    response.headers["Retry-After"] = f"{ceil(retry_after_s)}"
+    return response
 
 
 def refusal(connection: ServerConnection, error: KeysUnavailable | Unauthenticated) -> Response:

@@ -36,6 +36,8 @@ class Intake:
         self.sockets = 0
         self.turned_away = 0
         """Cut at once, since the start."""
+        self.transports = set[asyncio.WriteTransport]()
+        """Of those that are connected, whether or not they have said anything."""
         if self.connections_max < options.connections_max:
             _log.warning(
                 "gateway.connections_lowered",
@@ -56,6 +58,11 @@ class Intake:
     def leave(self) -> None:
         self.sockets -= 1
 
+    def cut(self) -> None:
+        """End all of them without a word."""
+        for transport in tuple(self.transports):
+            transport.abort()
+
 
 def open_intake(options: GatewayOptions) -> Intake:
     """With as many descriptors as the process needs, or may have."""
@@ -71,15 +78,18 @@ def counted_by(intake: Intake) -> type[ServerConnection]:
         _is_in = False
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.WriteTransport)
             self._is_in = intake.enter()
             if self._is_in:
+                intake.transports.add(transport)
                 super().connection_made(transport)
-            elif isinstance(transport, asyncio.WriteTransport):
+            else:
                 transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._is_in:
                 intake.leave()
+                intake.transports.discard(self.transport)
                 super().connection_lost(exc)
 
     return Counted

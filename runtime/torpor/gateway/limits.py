@@ -93,7 +93,5 @@ class Limits:
         for who in gone:
             del self._shares[who]
 
-    @property
-    def people(self) -> int:
-        """Of whom something is remembered."""
-        return len(self._shares)
+    def __repr__(self) -> str:
+        return f"<Limits people={len(self._shares)}>"

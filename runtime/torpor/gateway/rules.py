@@ -1,7 +1,8 @@
 """Which frame needs which scope, and who serves it.
 
-Above: the session, which knows who is asking and hands frames over one after the other. Below: one module of functions
-for people, one for operators. A frame that is missing in the table fails a test.
+Above: the session, which knows who is asking and hands frames over one after the other. Below: modules of
+functions for what is said in a conversation, for conversations as a whole, for operators, and for the server. A frame
+that is missing in the table fails a test.
 """
 
 from collections.abc import Callable

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
+import structlog
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -29,9 +30,9 @@ from torpor.clock import Clock
 from torpor.errors import KeysUnavailable, Unauthenticated
 from torpor.gateway.auth import Principal
 from torpor.gateway.authenticator import Authenticator
-from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.close_reasons import CloseReason, closed_by_library
 from torpor.gateway.exposure import is_loopback_address
-from torpor.gateway.handshake import is_local, refusal
+from torpor.gateway.handshake import is_local, not_allowed, refusal, without_room
 from torpor.gateway.intake import counted_by, open_intake
 from torpor.gateway.limits import Limits
 from torpor.gateway.metrics_route import PATH as METRICS_PATH
@@ -45,6 +46,9 @@ from torpor.gateway.writer import Writer
 from torpor.records.frames import SUBPROTOCOL
 
 SOCKET_PATH: Final = "/"
+_PAGES: Final = frozenset({"/healthz", "/readyz"})
+_READING: Final = frozenset({"GET", "HEAD"})
+_log = structlog.get_logger()
 
 
 class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +67,8 @@ class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     errors: Mapping[str, int]
     """Error frames by their code."""
     closed: Mapping[str, int]
-    """Connections that the gateway closed while it went on, by why."""
+    """Connections that the gateway closed while it went on, by why; in words of ``CloseReason``, or of
+    ``closed_by_library``."""
     joined: Mapping[str, int]
     """Subscriptions that began, by the frame that said so: ``resumed`` or ``reload``."""
 
@@ -94,6 +99,7 @@ class Gateway:
         self.port = options.port
         """The one it listens on, also when the options left the choice to the system."""
         self._server: Server | None = None
+        self._next_sweep: asyncio.TimerHandle | None = None
         self._intake = open_intake(options)
         self._limits = Limits(options, now_s=clock.monotonic_s)
         self._sessions: dict[Session, Outbox] = {}
@@ -104,6 +110,7 @@ class Gateway:
         self._cut = 0
         self._dropped = 0
         self._metrics = metrics
+        self._pages = _PAGES if metrics is None else _PAGES | {METRICS_PATH}
         self._errors = Counter[str]()
         self._closed = Counter[str]()
         self._joined = Counter[str]()
@@ -140,7 +147,7 @@ class Gateway:
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
         options = self._options
-        async with serve(
+        self._server = server = await serve(
             self._converse,
             options.host,
             options.port,
@@ -157,8 +164,8 @@ class Gateway:
             server_header=None,
             backlog=self._intake.backlog,
             create_connection=counted_by(self._intake),
-        ) as server:
-            self._server = server
+        )
+        try:
             addresses = [socket.getsockname() for socket in server.sockets]
             self.port = addresses[0][1]
             self._own_origins = own_origins(
@@ -168,19 +175,36 @@ class Gateway:
                 is_loopback=all(is_loopback_address(address[0]) for address in addresses),
             )
             self._sweep()
-            try:
-                yield
-            finally:
-                with anyio.move_on_after(2 * options.close_deadline_s, shield=True):
-                    await self.stop()
+            yield
+        finally:
+            await self._end()
+            if self._next_sweep is not None:
                 self._next_sweep.cancel()
+
+    async def _end(self) -> None:
+        """Stop, then cut what has not ended by then, such as a request that never gets to its end."""
+        for cut in (False, True):
+            if cut:
+                self._intake.cut()
+            with anyio.move_on_after(2 * self._options.close_deadline_s, shield=True):
+                await self.stop()
+                return
+        _log.error("gateway.not_ended", sockets=self._intake.sockets, connections=len(self._sessions))
 
     async def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         """The HTTP answer; None opens the WebSocket."""
+        response = await self._respond(connection, request)
+        if response is not None and request.method == "HEAD":
+            response.body = b""  # RFC 9110, 9.3.2: with the headers of a GET
+        return response
+
+    async def _respond(self, connection: ServerConnection, request: Request) -> Response | None:
         try:
             url = urlsplit(request.path)
         except ValueError:
             return connection.respond(HTTPStatus.BAD_REQUEST, "the address cannot be read\n")
+        if url.path in self._pages and request.method not in _READING:
+            return not_allowed(connection)
         if self._metrics is not None and url.path == METRICS_PATH:
             return await self._metrics.answer(connection, request)
         response = self._answer(connection, request, url=url) or await self._authenticate(connection, request)
@@ -207,7 +231,7 @@ class Gateway:
         if not self._origins.admit(request.headers.get_all("Origin"), own=self._own_origins):
             return connection.respond(HTTPStatus.FORBIDDEN, "this page may not connect, see gateway.origins\n")
         if len(self._sessions) >= self._intake.connections_max:
-            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections, try again later\n")
+            return without_room(connection, retry_after_s=self._options.connections_retry_s)
         return None
 
     async def _authenticate(self, connection: ServerConnection, request: Request) -> Response | None:
@@ -249,8 +273,8 @@ class Gateway:
                 del self._sessions[session]
                 session.end()
                 self._dropped += outbox.dropped
-                if outbox.closing is not None:
-                    self._closed[outbox.closing.name.lower()] += 1
+                if (why := _why_closed(connection, outbox)) is not None:
+                    self._closed[why] += 1
                 writer.stop()
                 tasks.cancel_scope.cancel()
 
@@ -274,6 +298,15 @@ async def _read(connection: ServerConnection, session: Session) -> None:
                 session.receive_binary()
     except ConnectionClosed:
         return  # without a closing handshake, which is how clients vanish
+
+
+def _why_closed(connection: ServerConnection, outbox: Outbox) -> str | None:
+    """In a word; None where the client left, or the whole server ends."""
+    if outbox.closing is not None:
+        return outbox.closing.name.lower()
+    sent = connection.protocol.close_sent
+    is_ours = sent is not None and not connection.protocol.close_rcvd_then_sent
+    return closed_by_library(sent.code, sent.reason) if sent is not None and is_ours else None
 
 
 def _forget_headers(connection: ServerConnection) -> None:

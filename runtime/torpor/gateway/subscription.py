@@ -109,7 +109,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     events: EventTexts = msgspec.field(default_factory=EventTexts)
 
 
-async def set_aside(key: ConversationKey, exc: JournalCorrupt, *, ports: Ports) -> None:
+async def quarantine_unreadable(key: ConversationKey, exc: JournalCorrupt, *, ports: Ports) -> None:
     """Have a conversation quarantined whose journal cannot be read or shown, and all who watch it told; nothing when
     it is. Where that cannot be done now, whoever reads it next finds out again."""
     _log.error("gateway.journal_unreadable", conversation=key.path, why=exc.reason)
@@ -215,7 +215,7 @@ class Subscription:
             self.end()
             error = Quarantined(self.name, reason="its journal cannot be read")
             self._outbox.put(ErrorFrame(code=error.code, message=str(error), conversation=self.name))
-            await set_aside(self.key, exc, ports=self._ports)
+            await quarantine_unreadable(self.key, exc, ports=self._ports)
 
     async def _join(self, cursor: Cursor | None, *, ref: str = "") -> None:
         head, status = await self._look(begins=True)
@@ -292,7 +292,8 @@ class Subscription:
             )
         except JournalCorrupt as exc:
             # The state still says what is known; that it is set aside follows the answer.
-            self._spawn(partial(set_aside, self.key, exc, ports=self._ports), name=f"set_aside:{self.key.path}")
+            work = partial(quarantine_unreadable, self.key, exc, ports=self._ports)
+            self._spawn(work, name=f"quarantine:{self.key.path}")
             return ()
 
     async def _is_same_life(self) -> bool:

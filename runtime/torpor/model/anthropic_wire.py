@@ -9,7 +9,7 @@ written there is read, however much came since. What is for one turn alone is in
 behind it is read again; so the place before it is marked too, in its own turn and in the first request of the next.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +30,7 @@ class WireRequests:
 
     def __init__(self, *, cache_ttl: str) -> None:
         """Args: cache_ttl: ``5m``, ``1h``, or ``off`` for no marks."""
-        self._mark = None if cache_ttl == "off" else _mark_of(cache_ttl)
+        self._mark = b"" if cache_ttl == "off" else _mark_of(cache_ttl)
         self._prepared: dict[tuple[str, str, bytes], bytes] = {}
 
     def body(
@@ -51,31 +51,19 @@ class WireRequests:
         if head is None:
             head = self._prepared[named] = self._head(preamble, model, live)
         chunks = view.chunks[: view.length]
-        pieces: list[bytes | memoryview] = [head]
-        begin, inside = 0, 0
-        if (mark := self._mark) is not None:
-            for place, end in _cuts(chunks, view, _ends(chunks, view, lasting)):
-                if place > begin:
-                    pieces.append(memoryview(chunks[begin])[inside:])
-                    pieces += chunks[begin + 1 : place]
-                    inside = 0
-                # The mark goes before the closing bracket of the block that ends here.
-                pieces += (memoryview(chunks[place])[inside : end - 1], b",", mark, b"}")
-                begin, inside = place, end
-        if begin < len(chunks):
-            pieces.append(memoryview(chunks[begin])[inside:])
-            pieces += chunks[begin + 1 :]
-        pieces.append(_CLOSING[view.role])
+        pieces: list[bytes | memoryview] = [head, *chunks, _CLOSING[view.role]]
+        if self._mark:
+            _put(self._mark, pieces, ends=_ends(chunks, view, lasting), size_bytes=view.size_bytes)
         return b"".join(pieces)
 
     def _head(self, preamble: Preamble, model: str, live: Block | None) -> bytes:
         """Everything before the messages. The mark goes behind what stays the same, before the live context."""
         fields: dict[str, Any] = {**request_fields(preamble, model=model, live=live), "stream": True}
-        if self._mark is not None and "system" in fields:
+        if self._mark and "system" in fields:
             system = msgspec.json.decode(fields["system"])
             fixed = system[:-1] if live is not None else system
             if fixed:
-                fixed[-1]["cache_control"] = msgspec.json.decode(b"{" + self._mark + b"}")["cache_control"]
+                fixed[-1]["cache_control"] = msgspec.json.decode(b"{" + self._mark[1:])["cache_control"]
             fields["system"] = system
         if len(self._prepared) >= PREPARED_MAX:
             del self._prepared[next(iter(self._prepared))]
@@ -124,18 +112,18 @@ def _markable(chunks: Sequence[bytes], place: int, size_bytes: int) -> int:
     return size_bytes
 
 
-def _cuts(chunks: Sequence[bytes], view: View, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each end as a chunk and a place within it; looks only as far back as the first of them."""
-    found: list[tuple[int, int]] = []
-    place, begin = len(chunks), view.size_bytes
+def _put(mark: bytes, pieces: list[bytes | memoryview], *, ends: Sequence[int], size_bytes: int) -> None:
+    """Put ``mark`` before the closing bracket of each block that ends at one of ``ends``; looks only as far back as the
+    first of them."""
+    place, begin = len(pieces) - 1, size_bytes
     for end in reversed(ends):
         while begin >= end:
             place -= 1
-            begin -= len(chunks[place])
-        found.append((place, end - begin))
-    return reversed(found)
+            begin -= len(pieces[place])
+        whole, cut = memoryview(pieces[place]), end - begin
+        pieces[place : place + 1] = (whole[: cut - 1], mark, whole[cut:]) if cut < len(whole) else (whole[:-1], mark)
 
 
 def _mark_of(ttl: str) -> bytes:
     mark = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
-    return b'"cache_control":' + bytes(canonical(mark))
+    return b',"cache_control":' + bytes(canonical(mark)) + b"}"

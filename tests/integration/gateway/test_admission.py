@@ -29,12 +29,18 @@ async def house() -> AsyncIterator[House]:
 
 async def get(house: House, path: str, *, method: str = "GET", headers: str = "") -> tuple[int, str]:
     """Status and body of a plain HTTP request."""
+    head, body = await answer(house, path, method=method, headers=headers)
+    return int(head.split()[1]), body
+
+
+async def answer(house: House, path: str, *, method: str = "GET", headers: str = "") -> tuple[str, str]:
+    """Head and body of a plain HTTP request."""
     with anyio.fail_after(10):
         async with await anyio.connect_tcp("127.0.0.1", house.gateway.port) as stream:
             await stream.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
-            answer = b"".join([data async for data in stream])
-    head, _, body = answer.decode().partition("\r\n\r\n")
-    return int(head.split()[1]), body
+            said = b"".join([data async for data in stream])
+    head, _, body = said.decode().partition("\r\n\r\n")
+    return head, body
 
 
 async def test_healthz_answers_and_readyz_says_whether_work_is_taken() -> None:
@@ -44,6 +50,16 @@ async def test_healthz_answers_and_readyz_says_whether_work_is_taken() -> None:
         house.gateway._is_ready = lambda: False
         assert await get(house, "/healthz") == (200, "ok\n")
         assert (await get(house, "/readyz"))[0] == 503
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_pages_are_read_and_nothing_else(path: str, house: House) -> None:
+    head, body = await answer(house, path, method="HEAD")
+    assert (head.split()[1], body) == ("200", "")
+    assert "Content-Length: 0" not in head
+    head, _ = await answer(house, path, method="POST")
+    assert head.split()[1] == "405"
+    assert "Allow: GET, HEAD" in head.splitlines()
 
 
 async def test_other_paths_are_not_there(house: House) -> None:
@@ -205,10 +221,12 @@ async def test_a_token_that_expires_closes_a_connection_that_only_watches() -> N
 
 
 async def test_one_connection_too_many_is_turned_away() -> None:
-    async with gateway_house(connections_max=1) as house, house.call("alice"):
-        with pytest.raises(InvalidStatus, match="503"):
+    async with gateway_house(connections_max=1, connections_retry_s=7.5) as house, house.call("alice"):
+        with pytest.raises(InvalidStatus, match="503") as refusal:
             async with house.call(None):
                 pass
+
+    assert refusal.value.response.headers["Retry-After"] == "8"
 
 
 async def test_stopping_closes_every_connection_with_the_reason_and_refuses_new_ones(house: House) -> None:
@@ -229,6 +247,20 @@ async def test_stopping_does_not_wait_for_a_client_that_is_deaf(house: House) ->
         with anyio.fail_after(5):
             await house.gateway.stop()
         caller.socket.transport.abort()
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET / HT"])
+async def test_the_end_of_a_server_does_not_wait_for_a_request_that_never_ends(beginning: bytes) -> None:
+    with anyio.fail_after(10):
+        async with gateway_house(hello_deadline_s=3_600.0, close_deadline_s=0.05) as house:
+            stream = await anyio.connect_tcp("127.0.0.1", house.gateway.port)
+            await stream.send(beginning or b"\r")
+            while not house.gateway._intake.sockets:  # noqa: ASYNC110 - the gateway has no event for it
+                await anyio.sleep(0.005)
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await stream.receive()
+        await stream.aclose()
+    assert house.gateway._intake.sockets == 0
 
 
 async def test_the_ends_of_a_server_close_its_connections() -> None:

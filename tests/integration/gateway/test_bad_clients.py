@@ -62,11 +62,14 @@ async def test_a_bad_frame_is_answered_and_the_connection_goes_on(frame: str | b
 
 
 async def test_a_frame_beyond_the_limit_closes_its_connection_only() -> None:
-    async with gateway_house(frame_bytes_max=10_000) as house, house.call() as good, house.call() as bad:
-        await bad.say("x" * 10_001)
+    async with gateway_house(frame_bytes_max=10_000) as house:
+        async with house.call() as good, house.call() as bad:
+            await bad.say("x" * 10_001)
 
-        assert (await bad.closed())[0] == 1009
-        await still_works(good)
+            assert (await bad.closed())[0] == 1009
+            await still_works(good)
+        await house.empty()
+        assert house.gateway.statistics().closed == {"frame_too_big": 1}
 
 
 async def test_text_that_is_no_utf_8_closes_its_connection_only(house: House) -> None:
@@ -75,6 +78,8 @@ async def test_text_that_is_no_utf_8_closes_its_connection_only(house: House) ->
 
         assert (await bad.closed())[0] == 1007
         await still_works(good)
+    await house.empty()
+    assert house.gateway.statistics().closed == {"bad_text": 1}
 
 
 async def test_too_much_before_hello_closes_the_connection(house: House) -> None:
@@ -185,6 +190,7 @@ async def test_a_client_that_is_silent_for_good_is_closed() -> None:
         await house.empty()
 
         assert house.gateway.statistics().opened == 1
+        assert house.gateway.statistics().closed == {"ping_timeout": 1}
 
 
 async def test_a_client_that_vanishes_is_forgotten_and_what_it_sent_is_not(house: House) -> None:

@@ -215,19 +215,23 @@ async def test_whom_nothing_is_to_be_remembered_of_is_forgotten() -> None:
             line.say(NOTHING)
             await line.hear_a(Done)
     house.limits.sweep()
-    assert house.limits.people == 50
+    assert repr(house.limits) == "<Limits people=50>"
     house.clock.advance(1)
     house.limits.sweep()
-    assert house.limits.people == 0
+    assert repr(house.limits) == "<Limits people=0>"
 
 
-@pytest.mark.parametrize("what", ["nothing", "watching", "waiting", "speaking"])
+@pytest.mark.parametrize("what", ["nothing", "watching", "watched what is gone", "waiting", "speaking"])
 async def test_a_connection_on_which_nothing_goes_on_is_closed(what: str) -> None:
     house = House(idle_timeout_s=60.0)
+    is_idle = what in {"nothing", "watched what is gone"}
     async with house.line(principal("alice")) as line:
-        if what == "watching":
+        if what.startswith("watch"):
             line.say(Subscribe(subscription=Subscription(conversation="c1")))
             await line.hear_a(Reload)
+        if what == "watched what is gone":
+            house.world.bus.publish_gone(KEY)
+            assert (await line.hear_a(ErrorFrame)).code == "conversation_deleted"
         if what == "waiting":
             house.world.durable = Durable()
             line.say(Send(conversation="c1", message_id=MessageId("m1"), text="hello"))
@@ -239,7 +243,7 @@ async def test_a_connection_on_which_nothing_goes_on_is_closed(what: str) -> Non
             line.say(NOTHING)
         house.clock.advance(1)
         line.session.check()
-        assert line.outbox.closing is (CloseReason.IDLE if what == "nothing" else None)
+        assert line.outbox.closing is (CloseReason.IDLE if is_idle else None)
         if house.world.durable is not None:
             house.world.durable.set()
             await line.hear_a(Accepted)
