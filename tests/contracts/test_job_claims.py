@@ -8,8 +8,9 @@ from tests.support.sample_records import START_US, opening, requested
 from tests.support.writing import lease_of, put
 from torpor.errors import JobLost
 from torpor.store.contract import Job
-from torpor.store.in_memory import InMemoryStore, MemoryData
+from torpor.store.in_memory import InMemoryStore
 from torpor.store.job_contract import JobState, JobStore, StoredJob
+from torpor.store.memory_data import MemoryData
 
 UNTIL_US = START_US + 1_000
 Jobs = tuple[JobStore, JobStore]

@@ -10,7 +10,8 @@ from torpor.errors import Fenced, LeaseHeld, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import Head, Lease, Snapshot, Store
-from torpor.store.in_memory import InMemoryStore, MemoryData
+from torpor.store.in_memory import InMemoryStore
+from torpor.store.memory_data import MemoryData
 
 TTL_S = 10
 TTL_US = TTL_S * 1_000_000

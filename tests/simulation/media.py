@@ -15,8 +15,9 @@ from tests.simulation.ports import SimStore
 from tests.support.oracle_evidence import JobLeft, Journal, Row
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Store
-from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
+from torpor.store.in_memory import InMemoryStore
 from torpor.store.job_contract import JobState, JobStore
+from torpor.store.memory_data import MemoryCore, MemoryData
 from torpor.store.options import StoreOptions
 from torpor.store.requests import CommitCore
 from torpor.store.sqlite.connection import DATABASE_FILE

@@ -23,7 +23,7 @@ from torpor.conversation.steps import Rest, RunTools
 from torpor.flags.contract import Decided
 from torpor.records.commands import Receipt
 from torpor.records.journal import Effect, MessageReceived, TurnRefused, WhenBusy
-from torpor.store.in_memory import MemoryCore
+from torpor.store.memory_data import MemoryCore
 from torpor.store.requests import PutSnapshot
 from torpor.turn import prepare
 from torpor.turn.model_call import ReplySoFar

@@ -13,7 +13,7 @@ from torpor.errors import ClientError
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationRenamed, JournalRecord, TurnPrepared
 from torpor.store.contract import Erased
-from torpor.store.in_memory import MemoryCore
+from torpor.store.memory_data import MemoryCore
 from torpor.store.memory_jobs import MemoryJobs
 from torpor.store.requests import Erase
 from torpor.supervisor import forking

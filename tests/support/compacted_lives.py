@@ -47,7 +47,7 @@ from torpor.errors import (
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import Block, canonical, text_block
 from torpor.records.journal import JournalRecord, Usage, WhenBusy
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.contract import ToolContext
 

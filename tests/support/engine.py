@@ -34,7 +34,7 @@ from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.blobs import MemoryBlobs
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.memory import Memory

@@ -14,8 +14,9 @@ from torpor.jobs.options import JobOptions
 from torpor.jobs.runner import JobRunner
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Job
-from torpor.store.in_memory import InMemoryStore, MemoryData
+from torpor.store.in_memory import InMemoryStore
 from torpor.store.job_contract import JobStore, StoredJob
+from torpor.store.memory_data import MemoryData
 from torpor.store.requests import CommitCore
 
 OPTIONS = JobOptions(backoff_s=10.0, poll_s=3600.0, store_retry_s=0.01, stop_deadline_s=5.0)

@@ -11,7 +11,8 @@ from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, ModelRequested
 from torpor.store.contract import Job, Loaded, Snapshot, Ticket, Timer
-from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
+from torpor.store.in_memory import InMemoryStore
+from torpor.store.memory_data import MemoryCore, MemoryData
 from torpor.store.requests import Append, CommitCore, Outcome, PutSnapshot, Request
 
 

@@ -12,7 +12,7 @@ from torpor.conversation.steps import StepOptions
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.circuit import Circuit, CircuitOptions
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 from torpor.turn.options import TurnOptions
 from torpor_fake_api.scripting.replies import Reply, ToolUse, says
 from torpor_fake_api.scripting.script import Asked

@@ -31,7 +31,7 @@ from torpor.model.registry import ModelRegistry
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 
 PATIENT_S: Final = 120.0
 """One core, shared with other tests, may take long for a reply."""

@@ -46,7 +46,7 @@ from torpor.records.journal import (
 )
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Job
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 
 CREATED = ConversationCreated(agent="clerk")
 WRONG_SEQUENCE = WrongSequence(KEY.path, expected_seq=0, head_seq=2)

@@ -35,7 +35,7 @@ from torpor.records.journal import (
     MessageReceived,
 )
 from torpor.store.contract import DirectoryRow
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 
 RENAME = RenameConversation(principal="ann", title="errands")
 ARCHIVE = ArchiveConversation(principal="ann")

@@ -18,7 +18,8 @@ from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.codec import StoredBatch, encode_records
 from torpor.store.contract import Head, Loaded, Snapshot
-from torpor.store.in_memory import InMemoryStore, MemoryData
+from torpor.store.in_memory import InMemoryStore
+from torpor.store.memory_data import MemoryData
 
 KEY = ConversationKey("acme", "ann", "c_1")
 HISTORY: Teller = told(bytes(range(256)))

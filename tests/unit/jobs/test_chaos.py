@@ -24,8 +24,9 @@ from torpor.jobs.options import JobOptions
 from torpor.jobs.runner import JobRunner
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Job
-from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
+from torpor.store.in_memory import InMemoryStore
 from torpor.store.job_contract import JobState, StoredJob
+from torpor.store.memory_data import MemoryCore, MemoryData
 from torpor.store.requests import ClaimJob, Outcome, Request, SettleJob
 
 OPTIONS = JobOptions(deadline_s=20.0, backoff_s=1.0, backoff_max_s=30.0, attempts_max=4, stop_deadline_s=0.0)

@@ -15,8 +15,9 @@ from tests.support.job_house import KIND, Doer, running_house, stops_at
 from tests.support.writing import DEADLINE_S
 from torpor.errors import InvariantBroken, JobFailed, JobImpossible, StoreFull, StoreUnavailable
 from torpor.jobs.runner import JobStatistics, decisive
-from torpor.store.in_memory import InMemoryStore, MemoryCore, MemoryData
+from torpor.store.in_memory import InMemoryStore
 from torpor.store.job_contract import JobState, JobStore, Owner, StoredJob
+from torpor.store.memory_data import MemoryCore, MemoryData
 from torpor.store.requests import ClaimJob, Outcome, Request, SettleJob
 
 

@@ -31,7 +31,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 from torpor.supervisor.drain import Drain
 from torpor.turn.options import TurnOptions
 

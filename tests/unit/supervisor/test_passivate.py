@@ -15,7 +15,8 @@ from torpor.records.commands import Wake
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import TurnFinished
 from torpor.store.contract import Loaded
-from torpor.store.in_memory import InMemoryStore, MemoryData
+from torpor.store.in_memory import InMemoryStore
+from torpor.store.memory_data import MemoryData
 from torpor.turn.options import TurnOptions
 
 STILL = msgspec.structs.replace(QUICK, sweep_s=3_600.0, live_max=2)

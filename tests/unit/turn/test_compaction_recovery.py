@@ -51,7 +51,7 @@ from torpor.records.journal import (
     TurnRefused,
     WhenBusy,
 )
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 
 ROOMY = Profile(budget_tokens=8_000, headroom_tokens=500)
 """Between threshold and limit there is room for two turns of ``LONG``."""

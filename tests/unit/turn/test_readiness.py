@@ -6,7 +6,7 @@ from tests.support.doubles import Gate, Ledger, PlayedModel, fails, says, waits
 from tests.support.engine import running_engine
 from torpor.errors import ModelUnknown
 from torpor.records.journal import AttemptStarted, TurnCancelled, TurnFailed, TurnFinished
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 
 
 async def interrupted() -> MemoryData:

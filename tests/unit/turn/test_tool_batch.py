@@ -41,7 +41,7 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
 )
-from torpor.store.in_memory import MemoryData
+from torpor.store.memory_data import MemoryData
 from torpor.toolhost.contract import ToolContext, ToolResult
 from torpor.turn.options import TurnOptions
 from torpor.turn.tool_batch import idempotency_key, settled_as_they_stand

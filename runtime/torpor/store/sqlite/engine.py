@@ -6,7 +6,7 @@ of every lease, so that thawing writes nothing; the database compares it with ea
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,31 +21,28 @@ from torpor.errors import Fenced, StoreUnusable
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
-from torpor.store.codec import number_batch
 from torpor.store.contract import (
     Cause,
     DirectoryRow,
     Erased,
-    Head,
     Job,
     Lease,
     Loaded,
-    QuarantineKind,
     Snapshot,
-    Ticket,
     Timer,
 )
 from torpor.store.job_contract import JobStore
 from torpor.store.job_port import JobPort
 from torpor.store.options import StoreOptions
-from torpor.store.requests import Append, AskHead, CommitCore, Erase, PutSnapshot, Quarantine, Tidy, beginning
+from torpor.store.requests import CommitCore, Erase, Tidy
 from torpor.store.sqlite.connection import DATABASE_FILE, connect, connect_to_read
 from torpor.store.sqlite.data_lock import DataLock
 from torpor.store.sqlite.journal import SqliteCore
 from torpor.store.sqlite.migrations import count_start, migrate
 from torpor.store.sqlite.reader import SqliteReader
 from torpor.store.sqlite.writer_thread import WriterThread
-from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_erased, ask_head
+from torpor.store.writer import PendingTicket, TaskWriter, Writer, ask_erased
+from torpor.store.writes import Writes
 
 _log = structlog.get_logger()
 
@@ -76,7 +73,7 @@ _INLINE_BYTES: Final = 262_144
 _Read = TypeVar("_Read")
 
 
-class SqliteStore:
+class SqliteStore(Writes):
     """Implements ``store.contract.Store``. Made by ``open_sqlite``."""
 
     def __init__(
@@ -89,7 +86,7 @@ class SqliteStore:
         options: StoreOptions,
         thread_reader: SqliteReader | None,
     ) -> None:
-        self._writer = writer
+        super().__init__(writer)
         self._reader = reader
         self._boot = boot
         self._path = path
@@ -126,36 +123,6 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         self._tidy_when_large()
 
-    def append(
-        self,
-        key: ConversationKey,
-        *,
-        fence: int,
-        expected_seq: int,
-        batch_id: str,
-        records: Sequence[JournalRecord],
-        dedupe: Mapping[MessageId, Receipt],
-        due_us: int | None,
-        jobs: Sequence[Job] = (),
-        timers: Sequence[Timer] = (),
-    ) -> Ticket:
-        return self._writer.submit(
-            Append(
-                key=key,
-                fence=fence,
-                numbers=number_batch(key, records, expected_seq=expected_seq),
-                batch_id=batch_id,
-                records=records,
-                dedupe=dedupe,
-                due_us=due_us,
-                jobs=jobs,
-                timers=timers,
-            )
-        )
-
-    async def head(self, key: ConversationKey) -> Head:
-        return await ask_head(self._writer, AskHead(key=key))
-
     async def load(self, key: ConversationKey, *, use_snapshot: bool = True) -> Loaded:
         await anyio.lowlevel.checkpoint()
         if self._thread_reader is None or self._reader.backlog(key) <= _INLINE_RECORDS:
@@ -163,7 +130,7 @@ class SqliteStore:
         return await self._in_thread(partial(self._thread_reader.load, key, use_snapshot=use_snapshot))
 
     async def put_snapshot(self, key: ConversationKey, *, fence: int, snapshot: Snapshot) -> None:
-        await self._writer.submit(PutSnapshot(key=key, fence=fence, snapshot=snapshot)).wait()
+        await super().put_snapshot(key, fence=fence, snapshot=snapshot)
         self._tidy_when_large()
 
     async def receipt(self, key: ConversationKey, message_id: MessageId) -> Receipt | None:
@@ -253,30 +220,9 @@ class SqliteStore:
         _log.warning("store.log_not_emptied", path=str(self._log_path))  # it is tried again whenever somebody leaves
         return not self._is_log_tainted
 
-    async def begin(
-        self,
-        lease: Lease,
-        *,
-        records: Sequence[JournalRecord],
-        batch_id: str,
-        dedupe: Mapping[MessageId, Receipt],
-    ) -> None:
-        request = beginning(lease.key, records, fence=lease.fence, batch_id=batch_id, dedupe=dedupe)
-        await self._writer.submit(request).wait()
-
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         await anyio.lowlevel.checkpoint()
         return self._reader.count_conversations(tenant=tenant, owner=owner, limit=limit)
-
-    async def quarantine(
-        self,
-        key: ConversationKey,
-        *,
-        reason: str,
-        kind: QuarantineKind = QuarantineKind.OPERATOR,
-        at_us: int = 0,
-    ) -> None:
-        await self._writer.submit(Quarantine(key=key, reason=reason, kind=kind.value, at_us=at_us)).wait()
 
     async def _in_thread(self, read: Callable[[], _Read]) -> _Read:
         """One after the other, by the reader that is kept for it."""
