@@ -160,6 +160,16 @@ def fold_forgets_who_joins() -> AbstractContextManager[object]:
     return patch.object(reckoning, "joining", lambda *_, **__: ())
 
 
+def fold_forgets_what_is_offered() -> AbstractContextManager[object]:
+    """What a fold comes to is told by what was offered before it."""
+    follows = reckoning.follows
+
+    def as_before(state: ConversationState, record: Any, **_: Any) -> ConversationState:
+        return follows(state, record, preamble=state.preamble)
+
+    return patch.object(reckoning, "follows", as_before)
+
+
 def skill_lost_at_fold() -> AbstractContextManager[object]:
     """The texts of skills go with the turns that loaded them."""
     return patch.object(folding, "_skill_texts", lambda *_, **__: {})
@@ -251,6 +261,7 @@ PLANTED_FOLDS: Final = {
     "steer_never_joins_a_small_window": Planted(steer_never_joins_a_small_window, "steer_left", 20, dwells=_FOLDING),
     "turn_told_whatever_its_room": Planted(turn_told_whatever_its_room, "failed_with_room", 20, dwells=_CROWDED),
     "fold_forgets_who_joins": Planted(fold_forgets_who_joins, "fold_misreckoned", 60, dwells=_FOLDING),
+    "fold_forgets_what_is_offered": Planted(fold_forgets_what_is_offered, "fold_misreckoned", 60, dwells=_FOLDING),
     "skill_lost_at_fold": Planted(skill_lost_at_fold, "skill_lost", 20, dwells=_FOLDING),
     "fold_unannounced": Planted(fold_unannounced, "attempt_unrecorded", 10, dwells=_FOLDING),
     "summariser_asked_again": Planted(summariser_asked_again, "fold_retried", 50, dwells=_FAILING),

@@ -22,6 +22,8 @@ from torpor.records.journal import Outcome as CallOutcome
 CHUNK = 50
 """Seeds that one test plays; many more would look like a test that hangs."""
 SAMPLE = [("a", number) for number in range(5)] + [("b", number) for number in range(3)]
+FOUND = [("a", 1028)]
+"""Seeds beyond the sample that once broke a promise."""
 SOAK = [("a", number) for number in range(5, 85)] + [("b", number) for number in range(3, 42)]
 
 
@@ -90,6 +92,12 @@ def test_a_seed_plays_the_same_run_in_every_process(world: str) -> None:
     ]
     assert traces[0].count(b"\n") > 50
     assert traces[0] == traces[1]
+
+
+@pytest.mark.parametrize(("world", "seed"), FOUND)
+def test_a_seed_that_once_broke_a_promise_breaks_none(world: str, seed: int) -> None:
+    report = broken([simulate(world, seed)])
+    assert not report, report
 
 
 @pytest.mark.parametrize(("world", "number"), SAMPLE)
