@@ -198,8 +198,10 @@ class Busy(ClientError):
     code = "busy"
     retry = Retry.SAFE
 
-    def __init__(self, what: str, *, waiting: int, retry_after_s: float) -> None:
-        super().__init__(f"{what} is full ({waiting} waiting), retry in {retry_after_s:g} s")
+    def __init__(self, what: str, *, waiting: int, bound: str, retry_after_s: float) -> None:
+        """Args: bound: the key of the configuration that an operator may raise."""
+        again = f"retry in {retry_after_s:g} s"
+        super().__init__(f"{what} is full ({waiting} waiting), {again}; an operator may raise {bound}")
         self.what = what
         self.waiting = waiting
         self.retry_after_s = retry_after_s

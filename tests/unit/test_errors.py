@@ -26,7 +26,7 @@ SAMPLES = [
     errors.NotRetractable("message 'm_1' cannot be retracted, only the last one can be, once"),
     errors.TooManyConversations(limit=10),
     errors.UnknownAgent("cook", known=("clerk",)),
-    errors.Busy("mailbox", waiting=64, retry_after_s=1.5),
+    errors.Busy("mailbox", waiting=64, bound="actor.mailbox_capacity", retry_after_s=1.5),
     errors.TooManyUpdates(updates_max=128),
     errors.TooManyChanges("conversation was changed 128 times"),
     errors.Rejected(turn=3),
@@ -118,8 +118,8 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
 
 
 def test_errors_keep_what_they_were_made_of() -> None:
-    busy = errors.Busy("mailbox", waiting=64, retry_after_s=1.5)
-    assert str(busy) == "mailbox is full (64 waiting), retry in 1.5 s"
+    busy = errors.Busy("mailbox", waiting=64, bound="actor.mailbox_capacity", retry_after_s=1.5)
+    assert str(busy) == ("mailbox is full (64 waiting), retry in 1.5 s; an operator may raise actor.mailbox_capacity")
     assert (busy.what, busy.waiting, busy.retry_after_s) == ("mailbox", 64, 1.5)
     assert str(errors.UnknownAgent("cook", known=())) == "no agent 'cook' in this home, expected one of none"
     fenced = errors.Fenced("k", fence=1, newer=2)

@@ -97,7 +97,12 @@ class Mailbox:
     def offer(self, reply: PendingReply) -> None:
         """Queue a command. Raises: Busy: ``capacity`` of them wait already."""
         if len(self._waiting) >= self._capacity:
-            raise Busy("mailbox", waiting=len(self._waiting), retry_after_s=self._retry_after_s)
+            raise Busy(
+                "mailbox",
+                waiting=len(self._waiting),
+                bound="actor.mailbox_capacity",
+                retry_after_s=self._retry_after_s,
+            )
         self._waiting.append(reply)
         self._set()
 

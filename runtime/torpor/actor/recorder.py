@@ -81,7 +81,12 @@ class Recorder:
         if state.turn is not None and command.when_busy is WhenBusy.REJECT:
             raise Rejected(turn=state.turn.number)
         if len(state.queued) >= bounds.unprocessed_max:
-            raise Busy("queue of messages", waiting=len(state.queued), retry_after_s=bounds.busy_retry_after_s)
+            raise Busy(
+                "queue of messages",
+                waiting=len(state.queued),
+                bound="actor.unprocessed_max",
+                retry_after_s=bounds.busy_retry_after_s,
+            )
         if command.resume is not None and command.resume not in state.offers:
             raise NotOffered(command.resume.value)
         if not state.seq:

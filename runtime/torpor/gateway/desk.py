@@ -181,7 +181,12 @@ class Desk:
 
     def _check_requests(self) -> None:
         if self._waiting >= self.options.requests_max:
-            raise Busy("this connection", waiting=self._waiting, retry_after_s=self.options.busy_retry_s)
+            raise Busy(
+                "this connection",
+                waiting=self._waiting,
+                bound="gateway.requests_max",
+                retry_after_s=self.options.busy_retry_s,
+            )
 
     def request(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
         """Queue the answer, or the error, that ``work`` ends with. Raises: Busy: too many are on their way."""

@@ -17,7 +17,8 @@ _log = structlog.get_logger()
 async def mark(key: ConversationKey, parts: ActorParts, *, kind: QuarantineKind, reason: str) -> None:
     """No actor starts from now on. Raises: StoreError: it is not marked."""
     await parts.store.quarantine(key, reason=reason, kind=kind, at_us=parts.clock.now_us())
-    _log.error("conversation.quarantined", conversation=key.path, kind=kind.value, reason=reason)
+    tell = _log.info if kind is QuarantineKind.OPERATOR else _log.error
+    tell("conversation.quarantined", conversation=key.path, kind=kind.value, reason=reason)
     parts.bus.publish_standing(key)
 
 

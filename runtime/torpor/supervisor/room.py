@@ -22,6 +22,11 @@ _REMEMBERED_MAX: Final = 10_000
 """Of those turned away; at so many the longest wait is told anyway."""
 _LEAVE_PART: Final = 8
 """One part of so many hibernates at each look, while memory is short."""
+_FULL: Final = {
+    Refusal.LIVE: ("server", "supervisor.live_max"),
+    Refusal.MEMORY: ("memory of the server", "supervisor.memory_max_bytes or supervisor.memory_share"),
+}
+"""What is full, and what bounds it."""
 
 
 class Room:
@@ -84,9 +89,10 @@ class Room:
         queue = waiting + len(self._turned_away)
         self._turned_away.append(now_s)
         wait_s = min(self._options.busy_retry_after_s * (1 + queue / self._options.thaws_max), longest_s)
-        what = "server" if why is Refusal.LIVE else "memory of the server"
+        what, bound = _FULL[why]
         # Half of it to all of it: those that were turned away together do not come back together.
-        return Busy(what, waiting=live + queue, retry_after_s=round(wait_s * (1 + self._chance()) / 2, 3))
+        retry_after_s = round(wait_s * (1 + self._chance()) / 2, 3)
+        return Busy(what, waiting=live + queue, bound=bound, retry_after_s=retry_after_s)
 
     def _tell(self, used_bytes: int) -> None:
         is_short = used_bytes > self._bound_bytes

@@ -197,7 +197,7 @@ async def test_operators_list_count_retry_and_drop_jobs() -> None:
 
 
 async def test_a_full_mailbox_is_asked_again_under_the_same_id(house: House) -> None:
-    house.world.refusals += [Busy("mailbox", waiting=64, retry_after_s=0.01)] * 3
+    house.world.refusals += [Busy("mailbox", waiting=64, bound="actor.mailbox_capacity", retry_after_s=0.01)] * 3
     async with client_of(house) as client:
         receipt = await client.send("c1", "hello", message_id="m1")
 

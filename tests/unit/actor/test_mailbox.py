@@ -132,7 +132,7 @@ async def test_whoever_listens_is_told_once_and_at_once_where_the_answer_is_ther
 
 async def test_the_result_of_a_failure_is_its_error() -> None:
     reply = pending()
-    reply.fail(Busy("mailbox", waiting=1, retry_after_s=1.0))
+    reply.fail(Busy("mailbox", waiting=1, bound="x", retry_after_s=1.0))
 
     with pytest.raises(Busy):
         reply.result()

@@ -274,7 +274,7 @@ async def test_a_message_that_cannot_be_taken_is_refused(
 async def test_what_the_actor_refuses_is_told_with_the_time_to_wait(
     at_once: bool, world: World, opened: Opened
 ) -> None:
-    busy = Busy("mailbox of conversation 'c1'", waiting=64, retry_after_s=0.25)
+    busy = Busy("mailbox", waiting=64, bound="actor.mailbox_capacity", retry_after_s=0.25)
     (world.refusals if at_once else world.failures).append(busy)
     async with opened() as line:
         line.say(send(ref="r1"))

@@ -99,7 +99,7 @@ def test_what_is_no_name_is_refused_and_can_be_sent_back(name: str) -> None:
 
 
 def test_an_error_names_the_request_it_answers() -> None:
-    busy = Busy("mailbox", waiting=64, retry_after_s=0.5)
+    busy = Busy("mailbox", waiting=64, bound="actor.mailbox_capacity", retry_after_s=0.5)
     send = Send(ref="r1", conversation="c1", message_id=MessageId("m1"), text="hello")
 
     frame = error_frame(busy, of=send)
@@ -107,6 +107,7 @@ def test_an_error_names_the_request_it_answers() -> None:
     assert (frame.code, frame.ref, frame.conversation, frame.message_id) == ("busy", "r1", "c1", "m1")
     assert frame.retry_after_s == 0.5
     assert "64 waiting" in frame.message
+    assert "an operator may raise actor.mailbox_capacity" in frame.message
 
 
 def test_an_error_of_a_subscription_names_the_conversation() -> None:

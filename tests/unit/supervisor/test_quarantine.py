@@ -4,13 +4,14 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.doubles import Crash, Gate, ManualClock, calls, fails, says, use, waits, writes
 from tests.support.engine import DEADLINE_S, KEY, QUICK, Engine, receipt_of, running_engine
 from torpor.errors import Quarantined, StoreUnavailable, Unavailable
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import Outcome, ToolFinished, TurnFinished
-from torpor.store.contract import DirectoryRow, Loaded
+from torpor.store.contract import DirectoryRow, Loaded, QuarantineKind
 from torpor.store.requests import Quarantine
 
 OTHER = ConversationKey("acme", "ann", "c_2")
@@ -51,6 +52,15 @@ async def test_only_what_changes_something_is_counted() -> None:
             await release(engine)
         statistics = engine.supervisor.statistics()
         assert (statistics.quarantines, statistics.releases) == (1, 1)
+
+
+@pytest.mark.parametrize(("kind", "level"), [*zip(QuarantineKind, ("error", "error", "info"), strict=True)])
+async def test_what_an_operator_sets_aside_is_no_error(kind: QuarantineKind, level: str) -> None:
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello")
+        with capture_logs() as logs, anyio.fail_after(DEADLINE_S):
+            await engine.supervisor.quarantine(KEY, reason="looks odd", kind=kind)
+    assert [line["log_level"] for line in logs if line["event"] == "conversation.quarantined"] == [level]
 
 
 async def test_a_running_turn_is_cut_off_with_its_journal_untouched_and_goes_on_after_the_release() -> None:

@@ -277,7 +277,7 @@ async def test_a_model_that_never_answers_is_a_failure_like_any_other() -> None:
 
 @pytest.mark.parametrize(
     ("error", "wait_s"),
-    [(Busy("the mailbox", waiting=3, retry_after_s=2.5), 2.5), (StoreUnavailable("no"), None)],
+    [(Busy("mailbox", waiting=3, bound="x", retry_after_s=2.5), 2.5), (StoreUnavailable("no"), None)],
 )
 async def test_an_actor_that_cannot_be_told_now_is_told_later(error: Exception, wait_s: float | None) -> None:
     async def unreachable(key: ConversationKey, command: Command) -> object:
