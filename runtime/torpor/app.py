@@ -33,7 +33,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.pacing import PacedJournals
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
-from torpor.home import load_home
+from torpor.home import Home, load_home
 from torpor.jobs.contract import JobHandler
 from torpor.jobs.operated import OperatedJobs
 from torpor.jobs.runner import JobRunner
@@ -231,26 +231,8 @@ async def _engine(
         holder = f"{os.getpid()}-{ids.new_id()}"
         job_store = wrapping.jobs(opened.job_store)
         runner = JobRunner(job_store, clock=clock, options=settings.jobs, holder=holder)
-        parts = ActorParts(
-            store=store,
-            bus=bus,
-            clock=clock,
-            ids=ids,
-            agents=home.agents,
-            places=FairPlaces(
-                settings.turn.model_calls_max,
-                per_owner=settings.turn.model_calls_per_owner_max,
-                monotonic_s=clock.monotonic_s,
-            ),
-            steps=settings.steps,
-            retry=settings.retry,
-            turn=settings.turn,
-            compaction=settings.compaction,
-            actor=settings.actor,
-            surroundings=home.surroundings,
-            creations=Creations(limit=settings.gateway.conversations_per_owner_max),
-            jobs_added=runner.wake,
-            observer=instruments.observer,
+        parts = _actor_parts(
+            settings, home, store=store, bus=bus, clock=clock, ids=ids, runner=runner, instruments=instruments
         )
         supervisor = Supervisor(
             parts,
@@ -281,15 +263,7 @@ async def _engine(
         retiring = Retiring(
             directory, store=store, clock=clock, options=settings.retention, may_go_on=lambda: supervisor.accepts
         )
-        live_contexts = LiveContextJobs(
-            {agent.name: agent.live for agent in home.agents if agent.live is not None},
-            store=store,
-            tell=supervisor.deliver,
-            places=parts.places,
-            options=settings.live_context,
-            attempts_max=settings.jobs.attempts_max,
-            deadline_s=settings.jobs.deadline_s / 2,
-        )
+        live_contexts = _live_contexts(settings, home, store=store, supervisor=supervisor, parts=parts)
         for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():
             runner.serve(kind, handler)
         drain = Drain(actors=supervisor, jobs=runner, clock=clock, deadline_s=settings.supervisor.stop_deadline_s)
@@ -298,13 +272,11 @@ async def _engine(
             "store": opened.statistics,
             "jobs": runner.statistics,
             "job_store": lambda: count_jobs(job_store, clock=clock),
-            "model": home.models.statistics,
             "model_places": parts.places.statistics,
-            "tool_threads": lambda: home.tools.statistics().threads,
-            "tool_processes": lambda: home.tools.statistics().processes,
             "directory": directory.statistics,
             "supervisor": supervisor.statistics,
             "watchdog": watchdog.statistics,
+            **_statistics_of(home),
         }
         for room, statistics in reports.items():
             instruments.metrics.report(room, statistics)
@@ -330,6 +302,64 @@ async def _engine(
                 jobs=jobs,
                 drain=drain,
             )
+
+
+def _actor_parts(
+    settings: Settings,
+    home: Home,
+    *,
+    store: Store,
+    bus: Bus,
+    clock: Clock,
+    ids: IdSource,
+    runner: JobRunner,
+    instruments: Instruments,
+) -> ActorParts:
+    """What all actors share."""
+    places = FairPlaces(
+        settings.turn.model_calls_max,
+        per_owner=settings.turn.model_calls_per_owner_max,
+        monotonic_s=clock.monotonic_s,
+    )
+    return ActorParts(
+        store=store,
+        bus=bus,
+        clock=clock,
+        ids=ids,
+        agents=home.agents,
+        places=places,
+        steps=settings.steps,
+        retry=settings.retry,
+        turn=settings.turn,
+        compaction=settings.compaction,
+        actor=settings.actor,
+        surroundings=home.surroundings,
+        creations=Creations(limit=settings.gateway.conversations_per_owner_max),
+        jobs_added=runner.wake,
+        observer=instruments.observer,
+    )
+
+
+def _live_contexts(
+    settings: Settings, home: Home, *, store: Store, supervisor: Supervisor, parts: ActorParts
+) -> LiveContextJobs:
+    return LiveContextJobs(
+        {agent.name: agent.live for agent in home.agents if agent.live is not None},
+        store=store,
+        tell=supervisor.deliver,
+        places=parts.places,
+        options=settings.live_context,
+        attempts_max=settings.jobs.attempts_max,
+        deadline_s=settings.jobs.deadline_s / 2,
+    )
+
+
+def _statistics_of(home: Home) -> dict[str, Statistics]:
+    return {
+        "model": home.models.statistics,
+        "tool_threads": lambda: home.tools.statistics().threads,
+        "tool_processes": lambda: home.tools.statistics().processes,
+    }
 
 
 def _metrics_route(
