@@ -31,7 +31,7 @@ from torpor.records.commands import (
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, WhenBusy
-from torpor.supervisor.forking import Fork
+from torpor.supervisor.forking import ForkConversation
 
 _WEIGHTS = (10, 4, 3, 1, 1, 4, 2, 2, 1, 2, 1)
 _FOR_GOOD = frozenset({"rejected", "unknown_agent", "empty_message"})
@@ -304,7 +304,7 @@ class Client:
         sent = [f"{self.name}-{number}" for number in range(1, self._sent + 1)]
         before, name = self._world.rng.choice(["", *sent]), f"{self.name}f{self._forks}"
         for _ in range(self._world.rng.choice((1, 1, 2))):
-            fork = Fork(
+            fork = ForkConversation(
                 source=self.key,
                 into=key_of(name),
                 before=MessageId(before),

@@ -30,7 +30,7 @@ from torpor.records.commands import (
 )
 from torpor.records.ids import ConversationKey
 from torpor.supervisor.directory import StoredDirectory
-from torpor.supervisor.forking import Fork
+from torpor.supervisor.forking import ForkConversation
 from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.registry import Supervisor
 from torpor.turn.calibration import Calibration
@@ -71,7 +71,7 @@ class DeleteConversation(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
 
 
-Question = Command | DeleteConversation | Fork
+Question = Command | DeleteConversation | ForkConversation
 """What a process can be asked."""
 
 
@@ -247,13 +247,13 @@ class Life:
             noted.text = command.title
         if isinstance(command, ArchiveConversation):
             noted.text = "archived" if command.is_archived else "shown"
-        if isinstance(command, Fork):
+        if isinstance(command, ForkConversation):
             noted.message_id, noted.text = command.before, command.into.conversation
         if isinstance(command, Hibernate):
             noted.allowed_s += command.deadline_s
         self.world.evidence.commands.append(noted)
         asked = Asked(noted)
-        is_whole = isinstance(command, DeleteConversation | Fork)
+        is_whole = isinstance(command, DeleteConversation | ForkConversation)
         tasks = self._of_directory if is_whole else self._tasks
         if tasks is None or self.engine is None or self.is_dead or (is_whole and self._stop.is_set()):
             noted.is_lost = True
@@ -298,7 +298,7 @@ async def _answered(engine: Engine, key: ConversationKey, command: Question) -> 
     match command:
         case DeleteConversation():
             await engine.directory.delete(key, principal=command.principal)
-        case Fork():
+        case ForkConversation():
             await engine.forks.fork(command)
         case _:
             return await engine.supervisor.deliver(key, command)
@@ -312,7 +312,7 @@ _KINDS = {
     RenameConversation: "rename",
     ArchiveConversation: "archive",
     DeleteConversation: "delete",
-    Fork: "fork",
+    ForkConversation: "fork",
     CancelTurn: "cancel",
     Hibernate: "hibernate",
 }

@@ -17,7 +17,7 @@ from torpor.store.memory_data import MemoryCore
 from torpor.store.memory_jobs import MemoryJobs
 from torpor.store.requests import Erase
 from torpor.supervisor import forking
-from torpor.supervisor.forking import Fork
+from torpor.supervisor.forking import ForkConversation
 from torpor.supervisor.registry import Supervisor
 
 
@@ -61,7 +61,7 @@ def fork_ends_late() -> AbstractContextManager[object]:
     """A copy goes on to the last turn, whichever message it was asked for by."""
     place = forking._place
 
-    def late(fork: Fork, records: Sequence[JournalRecord]) -> tuple[TurnPrepared, MessageId]:
+    def late(fork: ForkConversation, records: Sequence[JournalRecord]) -> tuple[TurnPrepared, MessageId]:
         last, _ = place(msgspec.structs.replace(fork, before=MessageId("")), records)
         return last, place(fork, records)[1]
 

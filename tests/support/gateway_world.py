@@ -30,7 +30,7 @@ from torpor.records.journal import (
 from torpor.store.contract import DirectoryRow, Head, QuarantineKind
 from torpor.store.job_contract import JobCounts, JobState, StoredJob
 from torpor.supervisor.contract import Answer, Draining, Forgotten, Listing, LiveStatus, RunningTurn
-from torpor.supervisor.forking import Fork
+from torpor.supervisor.forking import ForkConversation
 
 
 async def _at_once() -> None:
@@ -170,7 +170,7 @@ class World:
         self.archived: set[ConversationKey] = set()
         self.epochs: dict[ConversationKey, int] = {}
         self.next_epoch = 1
-        self.forked: list[Fork] = []
+        self.forked: list[ForkConversation] = []
         self.posted: list[tuple[ConversationKey, Command]] = []
         self.receipts: dict[tuple[ConversationKey, MessageId], Receipt] = {}
         self.before_read: Callable[[], Awaitable[None]] = _at_once
@@ -251,7 +251,7 @@ class World:
         self.quarantined.pop(key, None)
         self.bus.publish_standing(key)
 
-    async def fork(self, fork: Fork) -> None:
+    async def fork(self, fork: ForkConversation) -> None:
         await _at_once()
         if not self.journals.get(fork.source):
             raise UnknownConversation(fork.source.conversation)

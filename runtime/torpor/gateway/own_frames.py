@@ -20,7 +20,7 @@ from torpor.records.commands import (
 from torpor.records.frames import Archive, Create, Delete, Done, Fork, Rename, Retract, ServerFrame, Unarchive
 from torpor.records.ids import CONVERSATION_ID
 from torpor.supervisor.contract import Reply
-from torpor.supervisor.forking import Fork as Forking
+from torpor.supervisor.forking import ForkConversation
 
 
 def create(desk: Desk, frame: Create, by: Principal) -> None:
@@ -51,7 +51,7 @@ def fork(desk: Desk, frame: Fork, by: Principal) -> None:
         raise BadFrame("into is not an id, expected 1..64 letters, digits, '_' or '-'")
     if frame.before and not CONVERSATION_ID.fullmatch(frame.before):
         raise BadFrame("before is not an id, expected 1..64 letters, digits, '_' or '-'")
-    asked = Forking(
+    asked = ForkConversation(
         source=source,
         into=msgspec.structs.replace(source, conversation=frame.into),
         before=frame.before,

@@ -8,7 +8,7 @@ import msgspec
 from torpor.records.commands import Command, Receipt, Refreshed
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import DirectoryRow, QuarantineKind
-from torpor.supervisor.forking import Fork
+from torpor.supervisor.forking import ForkConversation
 
 Answer = Receipt | Refreshed | int | bool
 """What a command is answered with; see ``records.commands``."""
@@ -120,7 +120,7 @@ class Directory(Protocol):
 class Forks(Protocol):
     """Implemented by ``supervisor.forks.StoredForks``."""
 
-    async def fork(self, fork: Fork) -> None:
+    async def fork(self, fork: ForkConversation) -> None:
         """Begin another conversation of the owner with what stands before a message. Doing it again changes nothing.
 
         Raises: UnknownConversation: the source is not there. NotForkable, ConversationExists, TooManyConversations,

@@ -25,7 +25,7 @@ from torpor.records.journal import (
 )
 
 
-class Fork(msgspec.Struct, frozen=True, kw_only=True):
+class ForkConversation(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for."""
 
     source: ConversationKey
@@ -46,7 +46,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def copied(fork: Fork, records: Sequence[JournalRecord], *, now_us: int) -> tuple[JournalRecord, ...]:
+def copied(fork: ForkConversation, records: Sequence[JournalRecord], *, now_us: int) -> tuple[JournalRecord, ...]:
     """All records of the other conversation. Args: records: the whole journal of the source, or what there is of it.
 
     Raises: NotForkable: no turn took the message.
@@ -73,7 +73,7 @@ def receipts_of(records: Iterable[JournalRecord]) -> dict[MessageId, Receipt]:
     }
 
 
-def _place(fork: Fork, records: Iterable[JournalRecord]) -> tuple[TurnPrepared, MessageId]:
+def _place(fork: ForkConversation, records: Iterable[JournalRecord]) -> tuple[TurnPrepared, MessageId]:
     """The turn before which the copy ends, and the message that it was asked for by."""
     begun: list[TurnPrepared] = []
     for record in records:

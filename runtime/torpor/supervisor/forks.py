@@ -24,7 +24,7 @@ from torpor.errors import (
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import PUBLIC_RECORDS, JournalRecord
 from torpor.store.contract import Lease, Store
-from torpor.supervisor.forking import Fork, copied, receipts_of
+from torpor.supervisor.forking import ForkConversation, copied, receipts_of
 
 _PAGE: Final = 256
 
@@ -62,7 +62,7 @@ class StoredForks:
         self._records_max = records_max
         self._retry_after_s = retry_after_s
 
-    async def fork(self, fork: Fork) -> None:
+    async def fork(self, fork: ForkConversation) -> None:
         """See the contract."""
         # Until the copy names what the source names, nobody may take the source's blobs away.
         with self._served.holding(fork.source):
@@ -71,14 +71,14 @@ class StoredForks:
             if not await self._is_done(fork):
                 await self._begin(fork)
 
-    async def _begin(self, fork: Fork) -> None:
+    async def _begin(self, fork: ForkConversation) -> None:
         await self._creations.admit(fork.into, counts=self._store)
         try:
             await self._make(fork, await self._read(fork.source))
         finally:
             self._creations.settle(fork.into)
 
-    async def _is_done(self, fork: Fork) -> bool:
+    async def _is_done(self, fork: ForkConversation) -> bool:
         """Raises: ConversationExists: there is something else of that id."""
         if await self._store.describe(fork.into) is None:
             return False
@@ -86,7 +86,7 @@ class StoredForks:
             raise ConversationExists(fork.into.conversation)
         return True
 
-    async def _make(self, fork: Fork, records: list[JournalRecord]) -> None:
+    async def _make(self, fork: ForkConversation, records: list[JournalRecord]) -> None:
         try:
             copy = copied(fork, records, now_us=self._clock.now_us())
         except BadHistory as exc:

@@ -20,14 +20,14 @@ from torpor.errors import (
 from torpor.records.commands import ArchiveConversation, CreateConversation, RetractMessage
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationForked, JournalRecord, TurnPrepared, WhenBusy
-from torpor.supervisor.forking import Fork, copied, receipts_of
+from torpor.supervisor.forking import ForkConversation, copied, receipts_of
 
 CREATE = CreateConversation()
 INTO = ConversationKey("acme", "ann", "c_2")
 
 
-def asked(before: str = "", *, into: ConversationKey = INTO, title: str = "") -> Fork:
-    return Fork(source=KEY, into=into, before=MessageId(before), title=title, principal="ann")
+def asked(before: str = "", *, into: ConversationKey = INTO, title: str = "") -> ForkConversation:
+    return ForkConversation(source=KEY, into=into, before=MessageId(before), title=title, principal="ann")
 
 
 async def fork(engine: Engine, before: str = "", *, into: ConversationKey = INTO, title: str = "") -> None:
