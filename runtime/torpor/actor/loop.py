@@ -106,6 +106,11 @@ class Actor:
         return self._interpreter.doing if self._interpreter is not None else None
 
     @property
+    def has_commands(self) -> bool:
+        """Whether any command waits for it or for its answer."""
+        return len(self.mailbox) > 0 or any(not reply.is_done for reply in self._unanswered)
+
+    @property
     def journal(self) -> Journal | None:
         """None until the conversation is loaded."""
         return self._journal

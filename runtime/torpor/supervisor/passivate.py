@@ -5,8 +5,10 @@ then. Below: ``resting``, who rests since when, and ``room``, how many may live.
 that somebody watches may be, since a thaw is quick and gives the same. One that is used before it has left stays.
 """
 
+from functools import partial
 from typing import Final
 
+from torpor.actor.lifecycle import ActorState
 from torpor.actor.loop import Actor
 from torpor.actor.mailbox import PendingReply
 from torpor.clock import Clock
@@ -38,7 +40,7 @@ class Passivation:
 
     def used(self, actor: Actor) -> None:
         """It was given a command: it need not leave any more, and is the last of those that rest."""
-        if (asked := self._leaving.pop(actor, None)) is not None:
+        if (asked := self._leaving.get(actor)) is not None:
             reply, _ = asked
             reply.resolve(_STAYS)
         self._resting.used(actor, now_s=self._clock.monotonic_s())
@@ -86,3 +88,10 @@ class Passivation:
         reply = PendingReply(Hibernate())
         actor.mailbox.offer_last(reply)
         self._leaving[actor] = (reply, why)
+        reply.when_done(partial(self._answered, actor))
+
+    def _answered(self, actor: Actor) -> None:
+        """It has left, or stays: it was used again, or has found itself in a turn that began meanwhile."""
+        if actor.state is not ActorState.STOPPED:
+            self._leaving.pop(actor, None)
+            self._resting.used(actor, now_s=self._clock.monotonic_s())

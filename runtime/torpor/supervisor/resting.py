@@ -62,7 +62,7 @@ class Resting:
             del line[actor]
             if actor.state is not ActorState.IDLE:
                 continue  # it comes again when it rests again
-            if len(actor.mailbox):
+            if actor.has_commands:
                 self._loose[actor] = now_s
                 continue
             yield actor, since_s

@@ -10,9 +10,9 @@ import pytest
 from tests.support.doubles import Gate, ManualClock, says, waits
 from tests.support.engine import DEADLINE_S, KEY, QUICK, Engine, running_engine
 from tests.unit.supervisor.test_room import Gauge
-from torpor.errors import Busy, Retry
-from torpor.records.commands import Wake
-from torpor.records.ids import ConversationKey
+from torpor.errors import Busy, NotNow, Retry
+from torpor.records.commands import Receipt, Wake
+from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import TurnFinished
 from torpor.store.contract import Loaded
 from torpor.store.in_memory import InMemoryStore
@@ -139,6 +139,52 @@ async def test_one_that_is_used_before_it_has_left_stays() -> None:
         await engine.rested(first)
         assert engine.supervisor._entries[first].actor is actor
         assert engine.supervisor.statistics().hibernations["lru"] == 0
+
+
+async def test_one_that_is_taking_a_command_does_not_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = keys(3)
+    async with running_engine(options=STILL) as engine:
+        for key in (first, second):
+            await engine.ask("hi", key=key)
+        gate, receipt = Gate(), engine.store.receipt
+
+        async def slow(key: ConversationKey, message_id: MessageId) -> Receipt | None:
+            if key == first:
+                gate.reached.set()
+                await gate.opened.wait()
+            return await receipt(key, message_id)
+
+        monkeypatch.setattr(engine.store, "receipt", slow)
+        reply = engine.post("more", key=first)
+        with anyio.fail_after(DEADLINE_S):
+            await gate.reached.wait()
+        await engine.wake(second)
+        await engine.ask("hi", key=third)
+        assert await live(engine, keys(3)) == [first, third]
+        gate.opened.set()
+        with anyio.fail_after(DEADLINE_S):
+            await reply.wait()
+        await engine.rested(first)
+
+
+async def test_one_that_could_not_leave_when_it_was_asked_may_make_room_later() -> None:
+    first, second, third, fourth = keys(4)
+    async with running_engine(options=STILL) as engine:
+        for key in (first, second):
+            await engine.ask("hi", key=key)
+        reply = engine.post("hi", key=third)
+        asked, _ = engine.supervisor._passivation._leaving[engine.supervisor._entries[first].actor]
+        asked.fail(NotNow(turn=2, deadline_s=0.0))
+        with anyio.fail_after(DEADLINE_S):
+            await reply.wait()
+        await engine.rested(third)
+        assert await live(engine, keys(3)) == [first, second, third]
+        await engine.ask("hi", key=fourth)
+        assert await live(engine, keys(4)) == [first, third, fourth]
+        await engine.ask("more", key=third)
+        await engine.ask("more", key=fourth)
+        await engine.ask("hi", key=second)
+        assert first not in await live(engine, keys(4))
 
 
 async def test_what_came_in_too_many_leaves_at_the_next_look() -> None:
