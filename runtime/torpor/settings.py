@@ -41,6 +41,8 @@ from torpor.watchdog.options import WatchdogOptions
 SETTINGS_FILE: Final = "config/torpor.toml"
 AGENTS_FOLDER: Final = "config/agents"
 VARIABLE_PREFIX: Final = "TORPOR__"
+_LISTED_MAX: Final = 30
+"""Names in one error."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,10 +163,7 @@ class _Reader:
         fields = {_variable(name, key): (name, key) for name in SECTIONS for key in _types_of(SECTIONS[name])}
         for variable in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
             if variable not in fields:
-                section = variable.rpartition("__")[0] + "__"
-                near = [name for name in fields if name.startswith(section)]
-                expected = _one_of(variable, near, prefix=section) if near else _one_of(variable, fields)
-                self._report("environment", variable, found=Words("unknown"), expected=expected)
+                self._report("environment", variable, found=Words("unknown"), expected=_meant(variable, fields))
                 continue
             section, key = fields[variable]
             type_ = _types_of(SECTIONS[section])[key]
@@ -299,8 +298,31 @@ def _from_text(text: str, type_: Any) -> Any:
         return msgspec.convert(value, type_)
 
 
-def _one_of(found: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """The nearest of ``known``, or all of them. Args: prefix: of all, which makes none of them nearer."""
+def _meant(variable: str, known: Iterable[str]) -> str:
+    """What whoever set ``variable`` may have had in mind: its section with another key, or its key in another one."""
+    before, _, key = variable.rpartition("__")
+    section = f"{before}__" if f"{before}__" != VARIABLE_PREFIX else f"{variable}__"
     names = sorted(known)
-    near = difflib.get_close_matches(found.removeprefix(prefix), [name.removeprefix(prefix) for name in names], n=1)
-    return f"perhaps {prefix + near[0]!r}" if near else f"one of {', '.join(names)}"
+    within = [name for name in names if name.startswith(section)]
+    elsewhere = [name for name in names if name.endswith(f"__{key}")]
+    if within and (len(elsewhere) != 1 or _near(variable, within, prefix=section)):
+        return _one_of(variable, within, prefix=section)
+    return _one_of(variable, elsewhere or names, prefix=VARIABLE_PREFIX)
+
+
+def _near(found: str, names: Iterable[str], *, prefix: str, most: int = 1, likeness: float = 0.6) -> list[str]:
+    """Those of ``names`` that are spelt alike. Args: prefix: of all, which makes none of them nearer."""
+    ends = [name.removeprefix(prefix) for name in names]
+    near = difflib.get_close_matches(found.removeprefix(prefix), ends, n=most, cutoff=likeness)
+    return [prefix + end for end in near]
+
+
+def _one_of(found: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """The nearest of ``known``, or all of them, or where those are many some. Args: prefix: as for ``_near``."""
+    names = sorted(known)
+    if near := names if len(names) == 1 else _near(found, names, prefix=prefix):
+        return f"perhaps {near[0]!r}"
+    if len(names) <= _LISTED_MAX:
+        return f"one of {', '.join(names)}"
+    some = _near(found, names, prefix=prefix, most=3, likeness=0.0)
+    return f"one of {len(names)} names, the nearest are {', '.join(some)}"

@@ -125,11 +125,22 @@ def test_unusable_setting_is_told_with_file_key_found_and_expected(home: Path, t
     assert told.startswith(f"config/torpor.toml: {problem}")
 
 
+def test_a_variable_that_is_like_none_is_told_the_nearest_ones_and_not_all(home: Path) -> None:
+    (told,) = problems_of(home, {"TORPOR__ZOO__ZEBRA": "1"})
+
+    assert "names, the nearest are TORPOR__" in told
+    assert told.count("TORPOR__") == 4
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
         ("TORPOR__ACTOR__MAILBOX_CAPACITY", "many", "is 'many', expected int"),
         ("TORPOR__ACTOR__MAILBOX_SIZE", "1", "is unknown, expected perhaps 'TORPOR__ACTOR__MAILBOX_CAPACITY'"),
+        ("TORPOR__GATEWAY__LIVE_MAX", "1", "is unknown, expected perhaps 'TORPOR__SUPERVISOR__LIVE_MAX'"),
+        ("TORPOR__SERVER__PORT", "1", "is unknown, expected perhaps 'TORPOR__GATEWAY__PORT'"),
+        ("TORPOR__GATWAY__HST", "1", "is unknown, expected perhaps 'TORPOR__GATEWAY__HOST'"),
+        ("TORPOR__GATEWAY_PORT", "1", "is unknown, expected perhaps 'TORPOR__GATEWAY__PORT'"),
         ("TORPOR__ACTOR", "1", "is unknown, expected one of TORPOR__ACTOR__"),
         ("TORPOR__TURN__MODEL_CALL_DEADLINE_S", "1", "is unknown, expected perhaps 'TORPOR__TURN__MODEL_DEADLINE_S'"),
         ("TORPOR__LOGS__DEADLINE_S", "1", "is unknown, expected one of TORPOR__LOGS__FORMAT, TORPOR__LOGS__LEVEL"),
