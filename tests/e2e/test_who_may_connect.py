@@ -1,6 +1,7 @@
 """Secrets, certificates and addresses as an operator meets them: at the command line."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.support.issuer import AUDIENCE, ISSUER, issued, key_set, public_jwk, 
 from torpor.clock import SystemClock
 from torpor.gateway.auth import mint
 
+DOCKERFILE = Path(__file__).parents[2] / "Dockerfile"
 SECRET = "a secret that an operator made on purpose, with blanks"
 
 
@@ -55,7 +57,7 @@ def protected(home: Path, **more: str) -> Command:
 def test_an_address_that_others_reach_is_refused_and_what_to_set_is_said(home: Path) -> None:
     complaint = Command(home).complaint("serve", "--host", "0.0.0.0", "--port", "0")
 
-    assert complaint.startswith("torpor: config/torpor.toml: gateway.host is '0.0.0.0, which others can reach'")
+    assert complaint.startswith("torpor: address to listen on: gateway.host is '0.0.0.0', which others can reach, ")
     for remedy in ("gateway.tls_certificate", "gateway.tls = 'terminated'", "auth.secret_file", "auth.jwks"):
         assert remedy in complaint
 
@@ -83,7 +85,7 @@ def test_the_check_of_a_home_tells_of_it_before_a_start(home: Path) -> None:
     wrong = [fact["detail"] for fact in command.facts("config", "check", code=1) if not fact["ok"]]
 
     assert any("auth.secret_file is" in detail for detail in wrong)
-    assert any("gateway.host is '0.0.0.0, which others can reach'" in detail for detail in wrong)
+    assert any("gateway.host is '0.0.0.0', which others can reach" in detail for detail in wrong)
 
 
 def test_behind_a_proxy_commands_here_find_the_server_and_its_own_token(home: Path) -> None:
@@ -96,14 +98,13 @@ def test_behind_a_proxy_commands_here_find_the_server_and_its_own_token(home: Pa
 
 
 class OverTls:
-    """A server that others reach: its home, its address, what it logged, and where to reach it on this machine."""
+    """A server that others reach: its home, its address on this machine, and what it logged."""
 
     def __init__(self, command: Command, *, url: str, log: Path) -> None:
         self.command = command
         self.home = command.directory
         self.url = url
         self.log = log
-        self.local = url.replace("0.0.0.0", "127.0.0.1")
 
     def token(self) -> str:
         return self.command.output("token", "--subject", "ada", "--ttl", "5m", "--scope", "operator").strip()
@@ -123,15 +124,37 @@ def test_what_is_printed_holds_no_token_when_others_may_read_it(over_tls: OverTl
     assert own not in over_tls.log.read_text()
 
 
+def is_healthy(home: Path) -> bool:
+    """Whether the check of the image says so, run where the image runs it."""
+    (told,) = re.findall(r"^HEALTHCHECK .*\\\n\s+CMD (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
+    _, *arguments = json.loads(told)
+    check = subprocess.run([sys.executable, *arguments], cwd=home, capture_output=True, timeout=DEADLINE_S, check=False)
+    return check.returncode == 0
+
+
+def test_the_health_check_of_the_image_asks_with_tls_and_without(over_tls: OverTls, home: Path) -> None:
+    assert is_healthy(over_tls.home)
+    assert not is_healthy(home)
+    with Command(home).serving():
+        assert is_healthy(home)
+    assert not is_healthy(home)
+
+
+def test_an_address_for_every_name_is_printed_as_one_that_works_here(over_tls: OverTls) -> None:
+    said = over_tls.log.read_text()
+    assert f"address  {over_tls.url}\n" in said
+    assert "it listens on every address" in said
+
+
 def test_over_tls_commands_here_trust_the_certificate_in_its_file(over_tls: OverTls) -> None:
-    assert over_tls.url.startswith("wss://0.0.0.0:")
+    assert over_tls.url.startswith("wss://127.0.0.1:")
     assert over_tls.command.output("send", "hello", "--conversation", "c1")
     assert "default/developer/c1" in [row["path"] for row in over_tls.command.facts("ps")]
 
 
 def test_over_tls_other_machines_name_who_vouches_for_it(over_tls: OverTls, tmp_path: Path) -> None:
     certificate = str(over_tls.home / "certificate.pem")
-    elsewhere = Command(tmp_path, TORPOR_TOKEN=over_tls.token(), TORPOR_URL=over_tls.local)
+    elsewhere = Command(tmp_path, TORPOR_TOKEN=over_tls.token(), TORPOR_URL=over_tls.url)
 
     by_variable = Command(tmp_path, **elsewhere.environ | {"TORPOR_CA": certificate})
     assert by_variable.output("ps")
@@ -146,7 +169,7 @@ def test_a_token_is_signed_with_the_secret_that_the_home_names(over_tls: OverTls
 
     claims = jwt.decode(token, SECRET, ["HS256"], audience="torpor", issuer="torpor-at-home")
     assert claims["sub"] == "ada"
-    elsewhere = Command(tmp_path, TORPOR_TOKEN=token, TORPOR_URL=over_tls.local)
+    elsewhere = Command(tmp_path, TORPOR_TOKEN=token, TORPOR_URL=over_tls.url)
     assert elsewhere.output("send", "hello", "--ca", str(over_tls.home / "certificate.pem"))
 
 

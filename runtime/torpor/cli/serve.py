@@ -18,6 +18,7 @@ from torpor import app
 from torpor.cli.folders import data_folder, data_option, home_option, where
 from torpor.cli.local_model import model_file_option, model_option, with_local_model
 from torpor.cli.output import json_option, print_json, program
+from torpor.gateway.exposure import reachable_here
 from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import configure_logs
 from torpor.settings import AGENTS_FOLDER, Settings, read_settings
@@ -84,7 +85,8 @@ def command(
                 if as_json:
                     print_json(ready)
                 else:
-                    _announce(ready, settings, chat=_chat_command(ready, home=home, data=data))
+                    listens = settings.gateway.host if host is None else host
+                    _announce(ready, settings, listens=listens, chat=_chat_command(ready, home=home, data=data))
                 await stop.wait(running.drain)
                 _end_in_time(settings, drain_s=running.drain.left_s())
                 if not as_json:
@@ -164,10 +166,12 @@ def _told(faults: ExceptionGroup[OSError], *, address: tuple[str, int]) -> Excep
     return fault
 
 
-def _announce(ready: Announcement, settings: Settings, *, chat: str) -> None:
+def _announce(ready: Announcement, settings: Settings, *, listens: str, chat: str) -> None:
     rehearsed, real = _by_model(settings)
     click.echo(f"serving the agent home {settings.home}")
     click.echo(f"  address  {ready.url}")
+    if reachable_here(listens) != listens:
+        click.echo("           (for this machine; it listens on every address, elsewhere say a name of this machine)")
     click.echo(f"  data     {ready.data}")
     if ready.token:
         click.echo(f"  token    {ready.token}")

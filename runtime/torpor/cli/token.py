@@ -10,7 +10,7 @@ import click
 from torpor.cli.folders import data_folder, data_option, home_option, where
 from torpor.cli.output import json_option, print_json, program
 from torpor.clock import SystemClock
-from torpor.gateway.auth import Scope, mint
+from torpor.gateway.auth import Scope, is_owner_name, mint
 from torpor.gateway.key_loaders import configured_secret
 from torpor.local_files import read_secret
 from torpor.records.ids import DEFAULT_TENANT
@@ -35,10 +35,28 @@ class Lifetime(click.ParamType[int]):
         return lifetime_s
 
 
+class Name(click.ParamType[str]):
+    """What a person, an owner or a tenant can be called."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        told = str(value)
+        if not is_owner_name(told):
+            tenant, _, rest = told.partition("/")
+            apart = f"; the tenant is an option of its own: --tenant {tenant} --owner {rest}"
+            is_path = param is not None and param.name == "owner" and is_owner_name(tenant) and is_owner_name(rest)
+            expected = f"expected 1 to 128 characters without slash or blank{apart if is_path else ''}"
+            self.fail(f"{told!r} is not a name, {expected}", param, ctx)
+        return told
+
+
 @click.command(short_help="Sign a token for somebody.")
-@click.option("--subject", required=True, metavar="NAME", help="Who acts.")
-@click.option("--owner", metavar="NAME", show_default="the subject", help="Whose conversations they are.")
-@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, metavar="NAME", help="Where the owner belongs.")
+@click.option("--subject", type=Name(), required=True, metavar="NAME", help="Who acts.")
+@click.option("--owner", type=Name(), metavar="NAME", show_default="the subject", help="Whose conversations they are.")
+@click.option(
+    "--tenant", type=Name(), default=DEFAULT_TENANT, show_default=True, metavar="NAME", help="Where the owner belongs."
+)
 @click.option(
     "--scope",
     "scopes",
@@ -70,19 +88,16 @@ def command(
     """
     secret, more = _signing(home, data)
     now_us = SystemClock().now_us()
-    try:
-        token = mint(
-            secret,
-            subject=subject,
-            owner=owner,
-            tenant=tenant,
-            scopes=scopes,
-            now_us=now_us,
-            lifetime_s=lifetime_s,
-            more=more,
-        )
-    except ValueError as exc:
-        raise click.UsageError(str(exc), ctx=click.get_current_context()) from exc
+    token = mint(
+        secret,
+        subject=subject,
+        owner=owner,
+        tenant=tenant,
+        scopes=scopes,
+        now_us=now_us,
+        lifetime_s=lifetime_s,
+        more=more,
+    )
     if as_json:
         facts = {"token": token, "subject": subject, "owner": owner or subject, "tenant": tenant, "scopes": scopes}
         print_json({**facts, "expires_at_us": now_us + lifetime_s * 1_000_000})

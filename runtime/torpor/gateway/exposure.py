@@ -13,13 +13,15 @@ import anyio
 
 from torpor.errors import ConfigError
 from torpor.gateway.auth_options import AuthOptions
-from torpor.gateway.key_loaders import WHERE
 from torpor.gateway.options import GatewayOptions
+from torpor.misfits import Words
 
 _ENCRYPTED: Final = (
     "TLS here by gateway.tls_certificate and gateway.tls_key, or gateway.tls = 'terminated' where a proxy before it "
     "speaks TLS"
 )
+_ADDRESS: Final = "address to listen on"
+"""It comes from the file, from a variable or from the command line."""
 _SIGNED: Final = "a secret of your own by auth.secret_file or auth.secret_env, or an issuer's keys by auth.jwks"
 
 
@@ -29,8 +31,19 @@ def check_exposure(options: GatewayOptions, auth: AuthOptions, *, is_loopback: b
     has_secret = bool(auth.secret_file or auth.secret_env or auth.jwks)
     missing = [text for text, is_there in ((_ENCRYPTED, has_tls), (_SIGNED, has_secret)) if not is_there]
     if not is_loopback and missing:
-        found = f"{options.host}, which others can reach"
-        raise ConfigError(WHERE, key="gateway.host", found=found, expected="; and ".join(missing))
+        found = Words(f"{options.host!r}, which others can reach")
+        raise ConfigError(_ADDRESS, key="gateway.host", found=found, expected="; and ".join(missing))
+
+
+def reachable_here(host: str) -> str:
+    """How clients on this machine reach a server that listens on ``host``, which may stand for every address."""
+    try:
+        told = ipaddress.ip_address(host) if host else ipaddress.IPv4Address(0)
+    except ValueError:
+        return host
+    if not told.is_unspecified:
+        return host
+    return "::1" if isinstance(told, ipaddress.IPv6Address) else "127.0.0.1"
 
 
 def is_loopback_name(host: str) -> bool:

@@ -138,6 +138,6 @@ def _is_this_machine(host: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """The address for people and logs."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    """The address, or the path of a file, for people and logs."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if mark else url

@@ -31,7 +31,7 @@ from torpor.errors import KeysUnavailable, Unauthenticated
 from torpor.gateway.auth import Principal
 from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason, closed_by_library
-from torpor.gateway.exposure import is_loopback_address
+from torpor.gateway.exposure import is_loopback_address, reachable_here
 from torpor.gateway.handshake import is_local, not_allowed, refusal, without_room
 from torpor.gateway.intake import counted_by, open_intake
 from torpor.gateway.limits import Limits
@@ -117,8 +117,8 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """For clients on the same machine or network: ``ws://host:port``, or ``wss``."""
-        host = self._options.host
+        """For clients on the same machine: ``ws://host:port``, or ``wss``."""
+        host = reachable_here(self._options.host)
         scheme = "ws" if self._tls is None else "wss"
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 

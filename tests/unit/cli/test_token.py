@@ -63,9 +63,21 @@ def test_lifetime_that_is_none_is_used_wrongly(home: Path, ttl: str, capsys: pyt
     assert f"{ttl!r} is not a lifetime" in capsys.readouterr().err
 
 
-def test_name_that_cannot_be_one_is_used_wrongly(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["token", "--subject", "a/b", "--home", str(home)]) == 2
-    assert capsys.readouterr().err.startswith("torpor: token claim 'sub' is not a name")
+@pytest.mark.parametrize("option", ["--subject", "--owner", "--tenant"])
+@pytest.mark.parametrize("name", ["a b", "", "a/b/c", "x" * 129])
+def test_name_that_cannot_be_one_is_used_wrongly(
+    option: str, name: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = [] if option == "--subject" else ["--subject", "ada"]
+    assert main(["token", *subject, option, name, "--home", str(home)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"torpor: invalid value for '{option}': {name!r} is not a name, expected 1 to 128")
+    assert "an option of its own" not in told
+
+
+def test_owner_with_a_tenant_before_it_is_told_how_to_say_that(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "--subject", "ada", "--owner", "north/ann", "--home", str(home)]) == 2
+    assert "; the tenant is an option of its own: --tenant north --owner ann; see" in capsys.readouterr().err
 
 
 def test_folder_without_a_secret_is_named_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

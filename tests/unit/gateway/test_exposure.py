@@ -6,7 +6,13 @@ import pytest
 
 from torpor.errors import ConfigError
 from torpor.gateway.auth_options import AuthOptions
-from torpor.gateway.exposure import check_exposure, is_loopback, is_loopback_address, is_loopback_name
+from torpor.gateway.exposure import (
+    check_exposure,
+    is_loopback,
+    is_loopback_address,
+    is_loopback_name,
+    reachable_here,
+)
 from torpor.gateway.options import GatewayOptions
 
 FILES = {"tls_certificate": "c.pem", "tls_key": "k.pem"}
@@ -31,7 +37,7 @@ def test_what_is_missing_is_told_whole_and_what_is_there_is_not(
         check_exposure(options, AuthOptions(**auth), is_loopback=False)
 
     told = str(refusal.value)
-    assert "gateway.host is '10.0.0.7, which others can reach'" in told
+    assert told.startswith("address to listen on: gateway.host is '10.0.0.7', which others can reach, expected ")
     assert [word for word in missing if word not in told] == []
     assert ("TLS here" in told, "secret of your own" in told) == (not gateway, not auth)
     check_exposure(options, AuthOptions(**auth), is_loopback=True)
@@ -74,3 +80,17 @@ async def test_a_host_is_this_machine_when_all_its_addresses_are(host: str, expe
 def test_a_name_that_would_have_to_be_asked_for_is_not_taken_for_this_machine() -> None:
     assert is_loopback_name("localhost")
     assert not is_loopback_name("localhost.example.org")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("0.0.0.0", "127.0.0.1"),
+        ("", "127.0.0.1"),
+        ("::", "::1"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("torpor.example.org", "torpor.example.org"),
+    ],
+)
+def test_clients_here_are_told_an_address_that_they_can_connect_to(host: str, address: str) -> None:
+    assert reachable_here(host) == address
