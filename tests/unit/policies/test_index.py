@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torpor.policies.index import PolicyIndex, words_of
+from torpor.policies.index import PolicyIndex
 from torpor.policies.parse import Excerpt, PolicyFile
 
 
@@ -89,7 +89,6 @@ def test_policies_can_be_left_out() -> None:
 
 def test_only_the_first_words_are_looked_for() -> None:
     assert found("vaccination prescription", words_max=1) == ["visits/Length"]
-    assert words_of("late late LATE visit lost", words_max=2) == ["late", "visit"]
 
 
 @pytest.mark.parametrize(
