@@ -177,6 +177,9 @@ def test_conversation_is_set_aside_with_a_reason_that_is_told_and_released(
         assert first.startswith("quarantined (operator, ")
         assert first.endswith(f" ago, after record {row['quarantine_seq']}): a customer asked")
         assert rest
+        standing, *records = torpor.facts("inspect", "odd", *where)
+        assert standing == {name: value for name, value in row.items() if name.startswith("quarantine")}
+        assert len(records) <= len(rest)
     assert torpor.output("release", "odd") == "developer/odd is released\n"
     assert torpor.output("send", "When are you open on Friday?", "--conversation", "odd") == "Friday: 8:00 to 16:00\n"
     assert not torpor.output("inspect", "odd").startswith("quarantined")

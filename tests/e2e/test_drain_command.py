@@ -109,14 +109,33 @@ def test_what_a_drain_cuts_off_goes_on_at_the_next_start(torpor: Command) -> Non
     assert ends(torpor) == ["turn_finished"]
 
 
+def until_it_drains(torpor: Command) -> None:
+    until = time.monotonic() + DEADLINE_S
+    while not torpor.facts("top", "--once")[0]["rooms"]["drain"]["draining"]:
+        assert time.monotonic() < until, "it does not drain"
+
+
+def test_a_message_that_meets_a_drain_says_what_becomes_of_it_and_goes_to_the_next_server(torpor: Command) -> None:
+    torpor.environ["TORPOR__SUPERVISOR__STOP_DEADLINE_S"] = "3600"
+    with torpor.serving() as server:
+        endless = begun(torpor, "Speak for ever", reconnect_s=0.1)
+        server.tell(signal.SIGTERM)
+        until_it_drains(torpor)
+        waiting = torpor.sending("Be quick", "--conversation", "second")
+        waiting.until("not accepted yet: the server is stopping, retry in 1 s; it is sent again, as one message, until")
+        server.kill()
+        endless.end(code=1)
+        torpor.environ["TORPOR__SUPERVISOR__STOP_DEADLINE_S"] = "0"
+        server.start()
+        assert waiting.end(code=0).stdout == "At once.\n"
+
+
 def test_a_second_signal_ends_the_process_at_once_and_loses_nothing(torpor: Command) -> None:
     torpor.environ["TORPOR__SUPERVISOR__STOP_DEADLINE_S"] = "50"
     with torpor.serving() as server:
         sending = begun(torpor)
         server.tell(signal.SIGTERM)
-        until = time.monotonic() + DEADLINE_S
-        while not torpor.facts("top", "--once")[0]["rooms"]["drain"]["draining"]:
-            assert time.monotonic() < until, "it does not drain"
+        until_it_drains(torpor)
         assert server.stop() == 137
         assert ends(torpor) == []
         server.start()

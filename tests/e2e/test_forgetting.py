@@ -175,7 +175,9 @@ def test_without_a_server_it_is_done_here_and_with_one_it_is_not(torpor: Command
     with torpor.serving() as server:
         fill(server)
         assert "in use" in torpor.complaint("forget", "--owner", "ann", "--yes", "--data", ".torpor")
-    torpor.run("forget", "--owner", "ann", "--data", ".torpor", code=130, stdin="n\n")
+    for answer, said in (("n\n", "nothing was deleted"), ("", "nothing was deleted, since nobody answered")):
+        done = torpor.run("forget", "--owner", "ann", "--data", ".torpor", code=1, stdin=answer)
+        assert f"torpor: {said}" in done.stderr
     assert list(places(data, OURS)) != []
     torpor.run("forget", "--owner", "ann", "--data", ".torpor", stdin="y\n")
     assert is_forgotten(data)

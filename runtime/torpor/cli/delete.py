@@ -2,6 +2,7 @@
 
 import click
 
+from torpor.cli.asking import must_mean
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.remote import Server, ask, server_options
@@ -18,7 +19,7 @@ def command(*, name: str, yes: bool, server: Server, as_json: bool) -> None:
     It cannot be brought back. What tools did stays done, and logs and copies of the data folder keep what they have.
     """
     if not yes:
-        click.confirm(f"Delete {name} for good?", abort=True, err=True)
+        must_mean(f"Delete {name} for good?", otherwise="nothing was deleted")
     path = ask(server, lambda connected: connected.delete(name), extra_s=30.0)
     if as_json:
         print_json({"path": path, "deleted": True})

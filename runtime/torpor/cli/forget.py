@@ -8,6 +8,7 @@ import anyio
 import click
 import msgspec
 
+from torpor.cli.asking import must_mean
 from torpor.cli.erasing import open_to_erase
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
@@ -53,7 +54,8 @@ def command(*, owner: str, dry_run: bool, yes: bool, server: Server, data: Path 
         return
     if not yes and found["conversations"]:
         _tell(found, shown, begin="has", as_json=False, err=True)
-        click.confirm(f"Delete all of it for good, whatever {shown} begins meanwhile included?", abort=True, err=True)
+        question = f"Delete all of it for good, whatever {shown} begins meanwhile included?"
+        must_mean(question, otherwise="nothing was deleted")
     gone = _until_nothing_is_left(lambda: _step(server, data, owner=(tenant, name), dry_run=False))
     _check(gone, shown)
     _tell(gone, shown, begin="is forgotten:", as_json=as_json)

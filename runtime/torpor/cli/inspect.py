@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,6 +18,9 @@ from torpor.operations.budgets import bars, budget_of
 from torpor.operations.timeline import Timeline, duration, estimates_in_words, in_words
 from torpor.records.blocks import UNREADABLE
 from torpor.records.journal import JournalRecord
+
+_STANDING: Final = ("quarantine", "quarantine_kind", "quarantined_us", "quarantine_seq")
+"""As the rows of ``ps`` have it."""
 
 
 @click.command(short_help="Show the journal of a conversation as a timeline.")
@@ -53,7 +56,7 @@ def command(
         raise click.UsageError(f"--{' and --'.join(wanted)} each show something else, expected one of them.")
     shown = wanted[0] if wanted else None
     row: dict[str, Any] = {}
-    if shown is None and turn is None and not as_json:
+    if shown is None and turn is None:
         row = ask(server, lambda connected: connected.row(name)) if data is None else filed_row(data, name)
     heard = ask(server, lambda connected: connected.records(name)) if data is None else None
 
@@ -72,7 +75,7 @@ def command(
             case "cache":
                 show_prefixes(journal, turn=which.turn, as_json=as_json)
             case None if turn is None:
-                _show_standing(row)
+                _show_standing(row, as_json=as_json)
                 _show_timeline(journal(), content=content, as_json=as_json)
             case _:
                 _show_budget(journal(), name=name, turn=which.turn, as_json=as_json)
@@ -80,9 +83,13 @@ def command(
         raise JournalCorrupt(name, reason=str(exc)) from exc
 
 
-def _show_standing(row: dict[str, Any]) -> None:
+def _show_standing(row: dict[str, Any], *, as_json: bool) -> None:
     """Why it must not go on, if so."""
-    if row.get("quarantine"):
+    if not row.get("quarantine"):
+        return
+    if as_json:
+        print_json({name: row[name] for name in _STANDING})
+    else:
         ago = duration(max(0, SystemClock().now_us() - row["quarantined_us"]))
         where = f"{row['quarantine_kind']}, {ago} ago, after record {row['quarantine_seq']}"
         click.echo(f"quarantined ({where}): {on_one_line(row['quarantine'])}")

@@ -1,12 +1,15 @@
 """How long a verb waits for a server that answers late, or has gone away, and what it says meanwhile."""
 
+import re
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 
 from torpor.records.frames import Welcome
+
+_NUMBER: Final = re.compile(r"\d[\d.]*")
 
 
 class Patience:
@@ -63,10 +66,11 @@ class Patience:
         self._bound()
 
     def on_put_off(self, why: str) -> None:
-        """The server has no room for what it was asked; each reason is said once."""
-        if self._is_waiting and why not in self._reasons:
-            self._reasons.add(why)
-            self._say(f"not accepted yet, trying again: {why}")
+        """The server did not take the message now; each reason is said once, whatever numbers are in it."""
+        reason = _NUMBER.sub("", why)
+        if self._is_waiting and reason not in self._reasons:
+            self._reasons.add(reason)
+            self._say(f"not accepted yet: {why}; it is sent again, as one message, until a server takes it")
 
     def _bound(self) -> None:
         outage_ends_s = self._ends_s if self._is_connected else anyio.current_time() + self._outage_s

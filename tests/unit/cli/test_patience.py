@@ -97,11 +97,15 @@ async def test_a_cancel_from_outside_is_no_matter_of_patience() -> None:
 async def test_each_reason_for_which_the_server_puts_off_what_it_was_asked_is_said_once() -> None:
     said = Said()
     with said.patience as patience:
-        for why in ("its storage is full", "its storage is full", "mailbox is full"):
+        for why in (
+            "the server is stopping, retry in 1 s",
+            "mailbox is full, retry in 0.5 s",
+            "mailbox is full, retry in 2 s",
+        ):
             patience.on_put_off(why)
     patience.on_put_off("too late")
 
     assert said.lines == [
-        "not accepted yet, trying again: its storage is full",
-        "not accepted yet, trying again: mailbox is full",
+        f"not accepted yet: {why}; it is sent again, as one message, until a server takes it"
+        for why in ("the server is stopping, retry in 1 s", "mailbox is full, retry in 0.5 s")
     ]
