@@ -4,7 +4,7 @@ Above: the turn, which decides when a call runs and records what became of it. B
 something that is the tool's or the model's fault; it returns an outcome and a text the model can act on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -78,6 +78,51 @@ class EarlierBounds(msgspec.Struct, frozen=True, kw_only=True):
     """For looking; what was found until then is told."""
 
 
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a tool of a sub-agent found, of which the model sees as much as the tool tells."""
+
+    id: str
+    """What the model selects it by; the same for the same thing, however often it is found."""
+    title: str
+    locator: str
+    """Where it stands, such as a file and a line, or an address."""
+    excerpt: str
+    """A sentence or two."""
+    year: int = 0
+    """0 where it has none."""
+    kind: str = ""
+    strength: str = ""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the findings is selected, once a sub-agent has selected some."""
+
+    counted: tuple[str, ...]
+    """Ids, in the order in which they were selected, of earlier selections as well."""
+    beyond: tuple[str, ...] = ()
+    """Ids for which no room is left."""
+    unknown: tuple[str, ...] = ()
+    """Ids of this selection that nothing found has."""
+
+
+class FindingSink(Protocol):
+    """Where tools put what they find, past the model; implemented by the collector of a sub-agent."""
+
+    async def found(self, finding: Finding) -> None:
+        """Hand over a finding; waits while too many are on their way.
+
+        Raises: ToolError: nothing is collected any more, or the finding has an id that cannot be selected.
+        """
+        ...
+
+    async def select(self, ids: Sequence[str]) -> Selection:
+        """Add to the selection, out of all that was handed over before.
+
+        Raises: ToolError: nothing is collected any more.
+        """
+        ...
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """On whose behalf and under which name a call runs; ids named by the model are not authority, this is."""
 
@@ -94,6 +139,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """For the engine's own tools; None where no skill is offered."""
     earlier: EarlierAccess | None = None
     """For the engine's own tools; None where nothing is kept to be read."""
+    collector: FindingSink | None = None
+    """None but for the calls of a sub-agent that collects."""
 
     @property
     def tenant(self) -> str:

@@ -1,0 +1,164 @@
+"""Research: a sub-agent searches the evidence of the home and answers with the ids of the best sources.
+
+The result type is pure: what the parent is told are sources that were really found, at most a few, each short. The
+tools are those of the sub-agent: what they find goes into its collector, and its model sees just enough to choose.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from torpor.conversation.graphemes import cut
+from torpor.conversation.quoting import prefix
+from torpor.errors import ToolRefused
+from torpor.records.blocks import canonical
+from torpor.subagents.evidence import EvidenceIndex, Found
+from torpor.subagents.findings import ID_CHARS_MAX, Findings
+from torpor.subagents.results import Accepted, read_answer
+from torpor.toolhost.contract import Finding, FindingSink, Selection, ToolContext
+from torpor.toolhost.declare import Tool, tool
+
+RESEARCH: Final = "research"
+SEARCH_EVIDENCE: Final = "search_evidence"
+SELECT_SOURCES: Final = "select_sources"
+SOURCES_MAX: Final = 8
+REFLECTION_BYTES: Final = 480
+_TITLE_BYTES: Final = 160
+_LOCATOR_BYTES: Final = 96
+_EXCERPT_BYTES: Final = 256
+_GLANCE_CHARS: Final = 110
+"""Of an excerpt that the sub-agent's own model sees."""
+_IDS_MAX: Final = 64
+
+Ids = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)], ...], msgspec.Meta(max_length=_IDS_MAX)]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the sub-agent's final text must be."""
+
+    source_ids: Ids
+    """The best first."""
+    planner_reflection: str
+
+
+class Research:
+    """Implements ``results.ResultType``."""
+
+    name = RESEARCH
+
+    def __init__(self, *, sources_max: int = SOURCES_MAX) -> None:
+        self._sources_max = sources_max
+
+    def instructions(self) -> str:
+        return (
+            f"Select good sources with {SELECT_SOURCES} as soon as you find them: when your budget is over, only those"
+            " that are selected count. End with a JSON object and nothing else:\n"
+            '{"source_ids": ["..."], "planner_reflection": "..."}\n'
+            f"source_ids: ids that {SEARCH_EVIDENCE} showed, the best first, at most {self._sources_max}; an empty list"
+            " when nothing fits. planner_reflection: one or two sentences on how you searched and what is missing."
+            " Write no ids, titles or excerpts into it."
+        )
+
+    def accept(self, text: str, findings: Findings) -> Accepted:
+        """The sources in the order of the answer, each once. Raises: Unacceptable: it is no ``Answer``."""
+        answer = read_answer(text, Answer)
+        asked = dict.fromkeys(answer.source_ids)
+        sources = [finding for id_ in asked if (finding := findings.get(id_)) is not None]
+        unknown = tuple(id_ for id_ in asked if findings.get(id_) is None)
+        return self._accepted(sources, answer.planner_reflection, dropped=unknown)
+
+    def overrun(self, findings: Findings) -> Accepted:
+        """What was selected by then, never what was merely found."""
+        said = "The research ended before its answer was complete; "
+        said += "these sources were selected by then." if findings.selected else "no source was selected by then."
+        return self._accepted(findings.selected, said, dropped=())
+
+    def _accepted(self, sources: Iterable[Finding], reflection: str, *, dropped: tuple[str, ...]) -> Accepted:
+        chosen = tuple(sources)[: self._sources_max]
+        note = prefix(" ".join(reflection.split()), bytes_max=REFLECTION_BYTES)
+        kept = bytes(canonical({"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}))
+        told = canonical(
+            {
+                "research_bundle_id": hashlib.sha256(kept).hexdigest(),
+                "sources": [_told(source) for source in chosen],
+                "planner_reflection": note,
+            }
+        )
+        return Accepted(told=bytes(told), kept=kept, dropped=dropped)
+
+
+def research_tools(evidence: EvidenceIndex) -> tuple[Tool[..., Any], ...]:
+    """``search_evidence`` and ``select_sources``; both need a collector in their context."""
+
+    @tool(name=SEARCH_EVIDENCE, effect="read")
+    async def search_evidence(
+        context: ToolContext, query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=10)] = 5
+    ) -> str:
+        """Find entries of the evidence index that share words with a query, the best first.
+
+        Args:
+            query: A few words of what to look for; other forms of a word are found as well, other words for it are not.
+            limit: How many to show at most.
+        """
+        collector = _collector_of(context)
+        entries = evidence.search(query, limit=limit)
+        for entry in entries:
+            await collector.found(_finding(entry))
+        return "\n".join(map(_glance, entries)) or "Nothing in the evidence index shares a word with it; try others."
+
+    @tool(name=SELECT_SOURCES, effect="read")
+    async def select_sources(context: ToolContext, ids: Ids) -> str:
+        """Select sources that searches have found, in addition to those selected before.
+
+        Args:
+            ids: As the searches show them, the best first.
+        """
+        return _said(await _collector_of(context).select(ids))
+
+    return (search_evidence, select_sources)
+
+
+def _collector_of(context: ToolContext) -> FindingSink:
+    if context.collector is None:
+        raise ToolRefused("nothing is collected here, since this is no sub-agent that collects")
+    return context.collector
+
+
+def _finding(entry: Found) -> Finding:
+    return Finding(
+        id=entry.id,
+        title=entry.title,
+        locator=entry.locator,
+        excerpt=entry.excerpt,
+        year=entry.year,
+        kind=entry.kind,
+        strength=entry.strength,
+    )
+
+
+def _glance(entry: Found) -> str:
+    short = cut(entry.excerpt, chars_max=_GLANCE_CHARS)
+    short += "…" if len(short) < len(entry.excerpt) else ""
+    return f"{entry.id} | {entry.title} | {entry.year}, {entry.kind}, {entry.strength} | {short}"
+
+
+def _said(selection: Selection) -> str:
+    lines = [f"Selected so far: {', '.join(selection.counted) or 'none'}."]
+    if selection.beyond:
+        most = len(selection.counted)
+        lines.append(f"No room for more than {most}: {', '.join(selection.beyond)}. Your answer may name others.")
+    if selection.unknown:
+        lines.append(f"No search has found: {', '.join(selection.unknown)}.")
+    return "\n".join(lines)
+
+
+def _told(source: Finding) -> dict[str, str]:
+    """As much of a source as the parent's model is told."""
+    return {
+        "id": source.id,
+        "title": prefix(source.title, bytes_max=_TITLE_BYTES),
+        "locator": prefix(source.locator, bytes_max=_LOCATOR_BYTES),
+        "excerpt": prefix(source.excerpt, bytes_max=_EXCERPT_BYTES),
+    }
