@@ -5,6 +5,7 @@ data folder. The token found there is given to that server alone.
 """
 
 import functools
+import logging
 import os
 import shlex
 import ssl
@@ -328,7 +329,12 @@ def server_options(function: Callable[..., R]) -> Callable[..., R]:
     )
     @functools.wraps(function)
     def with_server(home: Path, *, url: str | None, token: str | None, ca: Path | None, **rest: Any) -> R:
-        configure_logs(LogOptions(level="debug" if os.environ.get("TORPOR_DEBUG") == "1" else "error"))
+        is_debugged = os.environ.get("TORPOR_DEBUG") == "1"
+        configure_logs(LogOptions(level="debug" if is_debugged else "error"))
+        if is_debugged:
+            client = logging.getLogger("torpor.client")
+            client.setLevel(logging.DEBUG)
+            client.addHandler(logging.StreamHandler())
         return function(server=Server(home=home, url=url, token=token, ca=ca), **rest)
 
     return with_server

@@ -3,13 +3,13 @@
 Above: ``TorporClient``. Below: ``ClientCore``, which is told what arrives and says what to send.
 """
 
+import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
@@ -27,7 +27,8 @@ FINAL_CLOSE_CODES: Final = frozenset({1009, 4401, 4413})
 _UNAUTHENTICATED: Final = 4401
 _TOKEN_EXPIRED: Final = 4440
 _PASSING_STATUS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
-_log = structlog.get_logger()
+_log = logging.getLogger(__name__)
+"""The standard library's, since what a program does with its logs is none of our business; silent unless asked."""
 
 
 def wait_s(failures: int, *, options: ClientOptions, chance: float) -> float:
@@ -127,7 +128,7 @@ class Connection:
         except InvalidStatus as exc:
             return self._refusal(exc.response.status_code)
         except (OSError, EOFError, WebSocketException) as exc:  # TimeoutError is an OSError
-            _log.debug("client.connection_failed", url=self._url, why=repr(exc))
+            _log.debug("client.connection_failed url=%s why=%r", self._url, exc)
             return None
 
     def _refusal(self, status: int) -> ClientError | None:
@@ -166,7 +167,7 @@ class Connection:
         except Unauthenticated as exc:
             return exc
         except ConnectionClosed:
-            _log.debug("client.connection_lost", code=socket.close_code)
+            _log.debug("client.connection_lost code=%s", socket.close_code)
         if socket.close_code == _TOKEN_EXPIRED:
             return TokenExpired()
         if socket.close_code == _UNAUTHENTICATED:
