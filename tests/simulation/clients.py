@@ -25,7 +25,7 @@ from torpor.records.commands import (
     RenameConversation,
     RetractMessage,
     SendMessage,
-    UpdateContext,
+    TellContext,
     Wake,
 )
 from torpor.records.events import Delta, Progress
@@ -275,7 +275,7 @@ class Client:
             await self._send()
 
     async def _update_context(self) -> None:
-        await self._ask(UpdateContext(principal=self.name, context=some_context(self._world)), patience_s=10.0)
+        await self._ask(TellContext(principal=self.name, context=some_context(self._world)), patience_s=10.0)
 
     async def _refresh(self) -> None:
         """Have the live context made anew, or have it looked at as whoever opens the conversation does."""

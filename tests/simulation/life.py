@@ -26,7 +26,7 @@ from torpor.records.commands import (
     RefreshLiveContext,
     RenameConversation,
     SendMessage,
-    UpdateContext,
+    TellContext,
 )
 from torpor.records.ids import ConversationKey
 from torpor.supervisor.directory import StoredDirectory
@@ -307,7 +307,7 @@ async def _answered(engine: Engine, key: ConversationKey, command: Question) -> 
 
 _KINDS = {
     SendMessage: "send",
-    UpdateContext: "context",
+    TellContext: "context",
     RefreshLiveContext: "refresh",
     RenameConversation: "rename",
     ArchiveConversation: "archive",

@@ -43,8 +43,8 @@ from torpor.records.commands import (
     RenameConversation,
     RetractMessage,
     SendMessage,
+    TellContext,
     TellLiveContext,
-    UpdateContext,
     Wake,
 )
 from torpor.records.ids import ConversationKey
@@ -265,7 +265,7 @@ class Actor:
                     await self._receive(journal, reply, command)
                 case CreateConversation() | RenameConversation() | ArchiveConversation() | RetractMessage():
                     self._manage(journal, reply, command)
-                case UpdateContext() | TellLiveContext() | RefreshLiveContext():
+                case TellContext() | TellLiveContext() | RefreshLiveContext():
                     self._record(journal, reply, command)
                 case CancelTurn():
                     self._cancel(journal, reply, command)
@@ -332,13 +332,13 @@ class Actor:
         journal.after_commit(partial(reply.resolve, _DONE))
 
     def _record(
-        self, journal: Journal, reply: PendingReply, command: UpdateContext | TellLiveContext | RefreshLiveContext
+        self, journal: Journal, reply: PendingReply, command: TellContext | TellLiveContext | RefreshLiveContext
     ) -> None:
         """Commands that change what turns are told, and answer at once when they change nothing."""
         recorder = Recorder(self.key, self._parts, journal=journal)
         try:
             match command:
-                case UpdateContext():
+                case TellContext():
                     answer: Answer = recorder.context(command)
                 case TellLiveContext():
                     recorder.live_context(command)
@@ -417,7 +417,7 @@ class Actor:
 
 
 _DONE: Final = True
-BEGINNING: Final = (SendMessage, UpdateContext, CreateConversation)
+BEGINNING: Final = (SendMessage, TellContext, CreateConversation)
 """Commands that begin a conversation where there is none."""
 RECORD_BYTES: Final = 256
 """What a record costs in the journal beside its text, about; only the choice of moments for snapshots rests on it."""

@@ -34,8 +34,8 @@ from torpor.records.commands import (
     RenameConversation,
     RetractMessage,
     SendMessage,
+    TellContext,
     TellLiveContext,
-    UpdateContext,
 )
 from torpor.records.context import WorkingContext
 from torpor.records.ids import ConversationKey, MessageId
@@ -178,7 +178,7 @@ class Recorder:
             raise UnknownConversation(self._key.conversation)
         return state
 
-    def context(self, command: UpdateContext) -> int:
+    def context(self, command: TellContext) -> int:
         """Record what is new; a repeat of what was told a short while ago is not written again. Returns the version.
 
         Raises: UnknownAgent: nothing was recorded. TooManyUpdates: nothing is selected any more, since what was told

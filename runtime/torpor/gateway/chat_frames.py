@@ -13,8 +13,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.pages import newest
 from torpor.gateway.rows import event_row, fitting, listing_row
 from torpor.gateway.wire import key_named
-from torpor.records.commands import CancelTurn, Receipt, Refreshed, RefreshLiveContext, SendMessage
-from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.commands import CancelTurn, Receipt, Refreshed, RefreshLiveContext, SendMessage, TellContext
 from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.frames import (
     Accepted,

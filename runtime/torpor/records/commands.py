@@ -73,7 +73,7 @@ class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Exchanges that are quoted to the model in the turn that this message begins."""
 
 
-class UpdateContext(msgspec.Struct, frozen=True, kw_only=True):
+class TellContext(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by the version of the context once it is durable."""
 
     principal: str
@@ -141,7 +141,7 @@ Command = (
     | ArchiveConversation
     | RetractMessage
     | SendMessage
-    | UpdateContext
+    | TellContext
     | TellLiveContext
     | RefreshLiveContext
     | CancelTurn

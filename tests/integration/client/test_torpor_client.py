@@ -25,8 +25,7 @@ from torpor.client.torpor_client import TorporClient
 from torpor.client.watch import Watch
 from torpor.errors import BadFrame, Busy, Rejected, Unauthenticated
 from torpor.gateway.close_reasons import CloseReason
-from torpor.records.commands import CancelTurn, Hibernate, SendMessage, Wake
-from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.commands import CancelTurn, Hibernate, SendMessage, TellContext, Wake
 from torpor.records.context import SelectedRecord, WorkingContext
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.frames import Cursor

@@ -7,7 +7,7 @@ from tests.support.doubles import Gate, ManualClock, says, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, receipt_of, running_engine
 from torpor.actor.options import ActorOptions
 from torpor.errors import TooManyUpdates, UnknownAgent
-from torpor.records.commands import UpdateContext
+from torpor.records.commands import TellContext
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.journal import ContextChanged, ConversationCreated, TurnFinished, TurnPrepared
 
@@ -17,7 +17,7 @@ OTHER_ROOM = WorkingContext(record=SelectedRecord(type="room", id="8"))
 
 async def tell(engine: Engine, context: WorkingContext, *, agent: str = "") -> object:
     with anyio.fail_after(DEADLINE_S):
-        return await engine.supervisor.deliver(KEY, UpdateContext(principal="ann", context=context, agent=agent))
+        return await engine.supervisor.deliver(KEY, TellContext(principal="ann", context=context, agent=agent))
 
 
 async def test_a_context_that_no_turn_follows_is_durable_when_it_is_answered() -> None:
@@ -39,7 +39,7 @@ async def test_a_context_is_answered_only_once_its_commit_has_landed_and_so_is_i
         heard = engine.watch()
         engine.store.hold()
         replies = [
-            engine.supervisor.post(KEY, UpdateContext(principal="ann", context=context)) for context in (ROOM, ROOM)
+            engine.supervisor.post(KEY, TellContext(principal="ann", context=context)) for context in (ROOM, ROOM)
         ]
         await engine.store.holds_one()
         await anyio.wait_all_tasks_blocked()
@@ -60,7 +60,7 @@ async def test_the_first_update_creates_the_conversation_with_the_agent_it_names
 
 async def test_a_context_and_a_message_that_arrive_together_share_a_commit() -> None:
     async with running_engine() as engine:
-        told = engine.supervisor.post(KEY, UpdateContext(principal="ann", context=ROOM))
+        told = engine.supervisor.post(KEY, TellContext(principal="ann", context=ROOM))
         sent = engine.post("hello")
         with anyio.fail_after(DEADLINE_S):
             assert await told.wait() == 1
@@ -135,7 +135,7 @@ async def test_a_context_that_is_refused_is_answered_once_what_was_selected_is_g
     async with running_engine(actor=ActorOptions(context_updates_max=1)) as engine:
         await tell(engine, ROOM)
         engine.store.hold()
-        refused = engine.supervisor.post(KEY, UpdateContext(principal="ann", context=OTHER_ROOM))
+        refused = engine.supervisor.post(KEY, TellContext(principal="ann", context=OTHER_ROOM))
         await engine.store.holds_one()
         await anyio.wait_all_tasks_blocked()
         assert not refused.is_done

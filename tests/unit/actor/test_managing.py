@@ -23,7 +23,7 @@ from torpor.records.commands import (
     CreateConversation,
     RenameConversation,
     SendMessage,
-    UpdateContext,
+    TellContext,
 )
 from torpor.records.context import ContextPart, WorkingContext
 from torpor.records.ids import ConversationKey, MessageId
@@ -108,7 +108,7 @@ async def test_a_message_takes_a_conversation_out_of_the_archive_in_the_same_com
     async with running_engine() as engine:
         await do(engine, CreateConversation())
         await do(engine, ARCHIVE)
-        await do(engine, UpdateContext(principal="ann", context=WorkingContext(screen=ContextPart(text="home"))))
+        await do(engine, TellContext(principal="ann", context=WorkingContext(screen=ContextPart(text="home"))))
         assert (await row(engine)).is_archived
         await engine.ask("hello")
         assert not (await row(engine)).is_archived
@@ -158,7 +158,7 @@ def limited(engine: Engine, limit: int) -> None:
 BEGINNINGS: dict[str, Command] = {
     "create": CreateConversation(),
     "send": SendMessage(message_id=MessageId("m"), principal="ann", text="hello"),
-    "context.update": UpdateContext(principal="ann", context=WorkingContext(screen=ContextPart(text="home"))),
+    "context.update": TellContext(principal="ann", context=WorkingContext(screen=ContextPart(text="home"))),
 }
 
 

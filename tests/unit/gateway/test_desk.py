@@ -16,8 +16,7 @@ from torpor.errors import Busy, JournalCorrupt, Rejected, StoreFull, StoreUnavai
 from torpor.gateway.auth import Scope
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.rules import RULES
-from torpor.records.commands import CancelTurn, SendMessage
-from torpor.records.commands import UpdateContext as TellContext
+from torpor.records.commands import CancelTurn, SendMessage, TellContext
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.frames import (
     Accepted,
