@@ -42,10 +42,10 @@ class Numbers:
         return {tuple(told[label] for label in labels): value for told, value in found}
 
 
-async def get(url: str, path: str, **headers: str) -> Answer:
-    """GET ``path`` from the server that has its socket at ``url``."""
+async def get(url: str, path: str, *, method: str = "GET", **headers: str) -> Answer:
+    """What the server that has its socket at ``url`` answers at ``path``."""
     where = urlsplit(url)
-    lines = [f"GET {path} HTTP/1.1", f"Host: {where.netloc}", "Connection: close"]
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {where.netloc}", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     with anyio.fail_after(DEADLINE_S):
         async with await anyio.connect_tcp(str(where.hostname), int(where.port or 0)) as stream:

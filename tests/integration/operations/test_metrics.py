@@ -189,6 +189,15 @@ async def test_openmetrics_is_given_to_who_asks_for_it(home: Home) -> None:
     assert told.kinds["torpor_turn_seconds"] == "histogram"
 
 
+async def test_page_is_read_and_nothing_else(home: Home) -> None:
+    async with living(home) as house:
+        head = await get(house.server.url, "/metrics", method="HEAD")
+        post = await get(house.server.url, "/metrics", method="POST")
+
+    assert (head.status, head.body, int(head.headers["content-length"]) > 0) == (200, "", True)
+    assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
+
+
 async def test_process_is_told_beside_the_engine(home: Home) -> None:
     async with living(home) as house:
         numbers = await scraped(house.server.url)

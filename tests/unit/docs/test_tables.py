@@ -11,11 +11,15 @@ from tests.unit.operations.example import journal
 from torpor.conversation.publish import event_of
 from torpor.errors import ClientError
 from torpor.gateway.close_reasons import CloseReason
+from torpor.gateway.rows import listing_row
 from torpor.gateway.rules import RULES
 from torpor.records.events import AnyEvent, Event
 from torpor.records.frames import AnyClientFrame, AnyServerFrame, ClientFrame, Hello
+from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, Outcome, WhenBusy
 from torpor.settings import SECTIONS
+from torpor.store.contract import DirectoryRow, Head
+from torpor.supervisor.contract import Listing
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -69,6 +73,22 @@ def test_events_are_told_with_their_fields() -> None:
     told = {event: words(cells[0]) for event, cells in table("protocol.md", "Events").items()}
 
     assert told == {tag(event): fields(event, but=Event) for event in typing.get_args(AnyEvent)}
+
+
+def test_rows_of_a_list_are_told_with_their_fields() -> None:
+    stored = DirectoryRow(
+        key=ConversationKey("default", "ada", "c1"),
+        agent="clerk",
+        title="",
+        head=Head(),
+        created_us=0,
+        updated_us=0,
+        due_us=None,
+        quarantine="",
+    )
+    row = listing_row(Listing(row=stored, live=None))
+
+    assert {name for cell in table("protocol.md", "Rows of a list") for name in words(f"`{cell}`")} == set(row)
 
 
 def test_errors_are_told_with_whether_to_retry() -> None:
