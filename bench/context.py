@@ -19,9 +19,10 @@ from bench.command import run
 from bench.report import Row
 from bench.work import TURN, InstantModel, Script, message, prose
 from torpor.conversation.budget import exceeded, next_request_tokens, request_sections
-from torpor.conversation.fold import fold, requested_view
+from torpor.conversation.fold import fold
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
+from torpor.conversation.turn_folds import requested_view
 from torpor.flags.contract import EVERYTHING_ON
 from torpor.model.anthropic_wire import WireRequests
 from torpor.records.blocks import text_block, tool_result_block

@@ -17,7 +17,7 @@ from tests.simulation.planting import Planted
 from torpor.actor import commit
 from torpor.actor.commit import Journal
 from torpor.actor.mailbox import Mailbox
-from torpor.conversation import fold
+from torpor.conversation import fold, turn_folds
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import Rest, RunTools
 from torpor.flags.contract import Decided
@@ -124,7 +124,7 @@ def due_mark_missing() -> AbstractContextManager[object]:
 @contextmanager
 def steer_placed_by_seq() -> Iterator[None]:
     """A message that steers stands in the view where it arrived, not behind the results of the round it joins."""
-    received, asked = fold._FOLDS[MessageReceived], fold._asked
+    received, asked = fold._FOLDS[MessageReceived], turn_folds._asked
 
     def at_once(state: ConversationState, record: Any) -> ConversationState:
         after = received(state, record)
@@ -136,7 +136,7 @@ def steer_placed_by_seq() -> Iterator[None]:
         view, _, _ = asked(state, turn, (), what)
         return view, *asked(state, turn, joined, what)[1:]
 
-    with patch.dict(fold._FOLDS, {MessageReceived: at_once}), patch.object(fold, "_asked", without):
+    with patch.dict(fold._FOLDS, {MessageReceived: at_once}), patch.object(turn_folds, "_asked", without):
         yield
 
 
@@ -149,7 +149,7 @@ def refusal_stays_in_view() -> AbstractContextManager[object]:
     """What was refused is asked again with every later request."""
 
     def refused(state: ConversationState, record: Any) -> ConversationState:
-        return fold._turn_over(state, state.view, (record.note,))
+        return turn_folds._turn_over(state, state.view, (record.note,))
 
     return patch.dict(fold._FOLDS, {TurnRefused: refused})
 
@@ -158,9 +158,9 @@ def turn_only_stays_in_view() -> AbstractContextManager[object]:
     """What was for one turn alone is asked again with every later request."""
 
     def left_behind(state: ConversationState, turn: TurnState, what: str) -> Any:
-        return fold._round_closed(state.view, turn, what)
+        return turn_folds._round_closed(state.view, turn, what)
 
-    return patch.object(fold, "_left_behind", left_behind)
+    return patch.object(turn_folds, "_left_behind", left_behind)
 
 
 def tool_runs_though_off() -> AbstractContextManager[object]:

@@ -37,9 +37,9 @@ from tests.support.oracle_evidence import Violation
 from tests.support.oracle_story import records_of
 from tests.support.oracle_view import canonical
 from torpor.conversation import steps
-from torpor.conversation.fold import BadHistory, fold
+from torpor.conversation.fold import fold
 from torpor.conversation.snapshot import decode_snapshot
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.steps import FinishTurn, Step, StepOptions
 from torpor.errors import StoreError
 from torpor.jobs import runner

@@ -14,7 +14,7 @@ import msgspec
 
 from tests.support.history_folds import COMPACTION, compaction_failed, has_older, reasons, replaced
 from torpor.conversation.compaction import can_shrink
-from torpor.conversation.fold import digest_of, fold, requested_view, version_of
+from torpor.conversation.fold import fold, version_of
 from torpor.conversation.lately import preamble_record
 from torpor.conversation.live_context import live_block
 from torpor.conversation.number import numbered
@@ -32,6 +32,7 @@ from torpor.conversation.steps import (
     TurnEnd,
     next_step,
 )
+from torpor.conversation.turn_folds import digest_of, requested_view
 from torpor.conversation.view import Preamble, View, preamble_of, request_body
 from torpor.errors import ContextTooLong, ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block

@@ -3,9 +3,9 @@
 import msgspec
 import structlog
 
-from torpor.conversation.fold import BadHistory, fold
+from torpor.conversation.fold import fold
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, BadSnapshot, decode_snapshot
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import BadHistory, ConversationState
 from torpor.errors import JournalCorrupt
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Loaded, Store

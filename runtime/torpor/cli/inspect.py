@@ -12,7 +12,7 @@ from torpor.cli.remote import Server, ask, file_option, server_options
 from torpor.cli.requests import Which, show_difference, show_origins, show_prefixes, show_request
 from torpor.cli.terminal import harmless, on_one_line
 from torpor.clock import SystemClock
-from torpor.conversation.fold import BadHistory
+from torpor.conversation.state import BadHistory
 from torpor.errors import JournalCorrupt
 from torpor.operations.budgets import bars, budget_of
 from torpor.operations.timeline import Timeline, duration, estimates_in_words, in_words

@@ -18,6 +18,10 @@ from torpor.records.journal import Effect, FoldReason, Offer, Outcome, Usage, Wh
 from torpor.records.summary import Item, Summary
 
 
+class BadHistory(ValueError):
+    """A record cannot follow the records before it."""
+
+
 class CallStatus(StrEnum):
     """Where a tool call stands."""
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.conversation.fold import BadHistory, fold
+from torpor.conversation.fold import fold
 from torpor.conversation.snapshot import SNAPSHOT_VERSION, BadSnapshot, decode_snapshot
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.view import Preamble, request_fields
 from torpor.operations.requests import TURN, RebuiltRequest
 from torpor.operations.soundness import flaw_of, too_deep

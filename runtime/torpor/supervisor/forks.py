@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from torpor.actor.creations import Creations
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
-from torpor.conversation.fold import BadHistory
+from torpor.conversation.state import BadHistory
 from torpor.errors import (
     ClientError,
     ConversationExists,

@@ -23,7 +23,6 @@ from torpor.conversation.budget import (
     request_sections,
 )
 from torpor.conversation.compaction import can_shrink, left_alone_until_us
-from torpor.conversation.fold import digest_of, requested_view
 from torpor.conversation.lately import preamble_record
 from torpor.conversation.reckoning import reckoned
 from torpor.conversation.retry import RetryOptions
@@ -44,6 +43,7 @@ from torpor.conversation.steps import (
     next_step,
 )
 from torpor.conversation.summary import CompactionOptions
+from torpor.conversation.turn_folds import digest_of, requested_view
 from torpor.errors import ContextTooLong, InvariantBroken, ProviderError
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.records.blocks import Block

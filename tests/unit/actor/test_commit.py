@@ -13,8 +13,7 @@ from tests.support.engine import DEADLINE_S, KEY, Recorder, receipt_of, running_
 from tests.support.probed_store import ProbedStore, append_of
 from torpor.actor.commit import Journal
 from torpor.bus.local import LocalBus
-from torpor.conversation.fold import BadHistory
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.steps import StepOptions
 from torpor.errors import (
     DuplicateMessage,

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from torpor.conversation.fold import BadHistory, fold, requested_view, version_of
+from torpor.conversation.fold import fold, version_of
 from torpor.conversation.number import numbered
-from torpor.conversation.state import LOST_CALLS_MAX, CallStatus, ConversationState, LoadedSkill
+from torpor.conversation.state import LOST_CALLS_MAX, BadHistory, CallStatus, ConversationState, LoadedSkill
+from torpor.conversation.turn_folds import requested_view
 from torpor.conversation.view import preamble_of
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext

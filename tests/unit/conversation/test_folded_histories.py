@@ -11,8 +11,8 @@ from tests.support.histories import Teller, told
 from tests.support.history_folds import Firsts, after_fold, said
 from tests.unit.conversation.test_histories import histories
 from torpor.conversation.compaction import KEPT_TURNS
-from torpor.conversation.fold import BadHistory, fold
-from torpor.conversation.state import ConversationState
+from torpor.conversation.fold import fold
+from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.view import View
 from torpor.records.blocks import head_of, result_of
 from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord, ModelReplied, Usage

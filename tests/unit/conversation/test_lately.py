@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from torpor.conversation.fold import BadHistory, fold
+from torpor.conversation.fold import fold
 from torpor.conversation.lately import FLAGS_MAX, PREAMBLES_MAX, preamble_record, remembered
-from torpor.conversation.state import ConversationState
+from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.view import Preamble, preamble_of
 from torpor.records.journal import (
     ConversationCreated,

@@ -19,9 +19,8 @@ from tests.unit.conversation.test_fold import (
     said,
     use,
 )
-from torpor.conversation.fold import BadHistory
 from torpor.conversation.segments import rebuilt, shortening
-from torpor.conversation.state import ConversationState, LoadedSkill
+from torpor.conversation.state import BadHistory, ConversationState, LoadedSkill
 from torpor.errors import ContextTooLong
 from torpor.records.blocks import Block, text_block, tool_result_block
 from torpor.records.ids import CallId

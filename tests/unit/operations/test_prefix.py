@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.histories import Teller, told
-from torpor.conversation.fold import fold, requested_view
+from torpor.conversation.fold import fold
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
+from torpor.conversation.turn_folds import requested_view
 from torpor.conversation.view import View, preamble_of
 from torpor.operations.prefix import PrefixSummary, RequestPrefix, common_view_bytes, prefixes, summary_of
 from torpor.operations.requests import rebuilt
