@@ -7,6 +7,9 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 # The first interpreter that is new enough; a name may be on PATH and still not run.
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+# Python compiles what it imports once and keeps it. Where that is switched off, each of the hundreds of processes that
+# the tests start compiles the engine and all it needs anew, which takes longer than the tests.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 SERVE_ARGS ?=
 
