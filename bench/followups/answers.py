@@ -19,10 +19,10 @@ from bench.followups.conversations import plain
 from torpor.clock import RandomIds, SystemClock
 from torpor.conversation.publish import text_of
 from torpor.conversation.view import Preamble, View, preamble_of
-from torpor.errors import ProviderError
 from torpor.model.circuit import CircuitOptions
 from torpor.model.contract import Model, ModelRequest
 from torpor.model.registry import ModelRegistry
+from torpor.provider_errors import ProviderError
 from torpor.records.blocks import Block, canonical
 
 _DEADLINE_S: Final = 300.0

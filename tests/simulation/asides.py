@@ -16,8 +16,8 @@ from tests.simulation.model import MARK
 from tests.simulation.tools import SimulatedCrash
 from tests.support.oracle_evidence import Json, SideCall
 from torpor.conversation.summary import CompactionOptions
-from torpor.errors import ContextTooLong, KeyRefused, Overloaded, ProviderUnavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import ContextTooLong, KeyRefused, Overloaded, ProviderUnavailable
 from torpor.records.blocks import canonical
 from torpor.records.journal import Usage
 from torpor.turn.fold_history import Summariser, SummariserOptions

@@ -16,7 +16,8 @@ from tests.simulation.life import Life
 from tests.simulation.tools import SimulatedCrash
 from tests.support.oracle_evidence import Json, ModelCall
 from torpor.conversation.view import request_body
-from torpor.errors import (
+from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import (
     ContextTooLong,
     KeyRefused,
     Overloaded,
@@ -26,7 +27,6 @@ from torpor.errors import (
     RequestInvalid,
     StreamLost,
 )
-from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import canonical
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import Usage

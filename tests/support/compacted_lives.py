@@ -35,16 +35,9 @@ from torpor.conversation.state import PAUSED
 from torpor.conversation.steps import StepOptions
 from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.view import request_body
-from torpor.errors import (
-    ContextTooLong,
-    NothingToCancel,
-    Overloaded,
-    ProviderUnavailable,
-    StreamLost,
-    ToolFailed,
-    Unavailable,
-)
+from torpor.errors import NothingToCancel, ToolFailed, Unavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import ContextTooLong, Overloaded, ProviderUnavailable, StreamLost
 from torpor.records.blocks import Block, canonical, text_block
 from torpor.records.journal import JournalRecord, Usage, WhenBusy
 from torpor.store.memory_data import MemoryData

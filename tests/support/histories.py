@@ -34,7 +34,7 @@ from torpor.conversation.steps import (
 )
 from torpor.conversation.turn_folds import digest_of, requested_view
 from torpor.conversation.view import Preamble, View, preamble_of, request_body
-from torpor.errors import ContextTooLong, ProviderUnavailable
+from torpor.provider_errors import ContextTooLong, ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import MessageId

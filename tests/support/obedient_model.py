@@ -21,8 +21,8 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from torpor.errors import ProviderUnavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block
 from torpor.records.journal import Usage
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from torpor import errors
+from torpor import errors, provider_errors
 from torpor.actor.lifecycle import ActorState, Signal
 from torpor.errors import Retry, TorporError
 
@@ -43,17 +43,17 @@ SAMPLES = [
     errors.ToolRefused("not after ten"),
     errors.ToolFailed("no such account"),
     errors.SkillFileUnreadable("triage", path="a.md", why="it is not there"),
-    errors.ProviderUnavailable("overloaded"),
-    errors.RateLimited("too many requests", retry_after_s=7.0),
-    errors.Overloaded("no capacity"),
-    errors.StreamLost("the stream ended before the reply did"),
-    errors.ModelTimedOut("no complete reply within 600 s"),
-    errors.ContextTooLong("prompt is too long"),
-    errors.RequestInvalid("too odd"),
-    errors.RequestTooLarge("the request has 40 MB, expected at most 32"),
-    errors.KeyRefused("invalid key"),
-    errors.BillingRefused("no credit"),
-    errors.ModelUnknown("no model 'm'"),
+    provider_errors.ProviderUnavailable("overloaded"),
+    provider_errors.RateLimited("too many requests", retry_after_s=7.0),
+    provider_errors.Overloaded("no capacity"),
+    provider_errors.StreamLost("the stream ended before the reply did"),
+    provider_errors.ModelTimedOut("no complete reply within 600 s"),
+    provider_errors.ContextTooLong("prompt is too long"),
+    provider_errors.RequestInvalid("too odd"),
+    provider_errors.RequestTooLarge("the request has 40 MB, expected at most 32"),
+    provider_errors.KeyRefused("invalid key"),
+    provider_errors.BillingRefused("no credit"),
+    provider_errors.ModelUnknown("no model 'm'"),
     errors.JobFailed("no answer", retry_after_s=60.0),
     errors.JobImpossible("its conversation has no such turn"),
     errors.Fenced("k", fence=1, newer=2),
@@ -73,7 +73,7 @@ ROOTS = {
     TorporError,
     errors.ClientError,
     errors.ToolError,
-    errors.ProviderError,
+    provider_errors.ProviderError,
     errors.JobError,
     errors.StoreError,
 }

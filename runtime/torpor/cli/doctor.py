@@ -14,11 +14,12 @@ from torpor.cli.folders import home_option
 from torpor.cli.local_model import model_file_option, model_option, with_local_model
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
-from torpor.errors import ConfigError, ProviderError
+from torpor.errors import ConfigError
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.local import LocalHost
 from torpor.model.windows import window_of
 from torpor.operations.logs import configure_logs
+from torpor.provider_errors import ProviderError
 from torpor.settings import AGENTS_FOLDER, Settings, read_settings
 from torpor.turn.definition import AgentDefinition
 

@@ -26,7 +26,7 @@ from torpor.conversation.state import (
     TurnState,
 )
 from torpor.conversation.view import View
-from torpor.errors import ContextTooLong
+from torpor.provider_errors import ContextTooLong
 from torpor.records.blocks import Block, head_of
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (

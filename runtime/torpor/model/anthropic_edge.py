@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from torpor.clock import Clock
-from torpor.errors import ProviderError, ProviderUnavailable, StreamLost
 from torpor.model.anthropic_faults import fault_of
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.wording import Wording
+from torpor.provider_errors import ProviderError, ProviderUnavailable, StreamLost
 
 UNREADABLE: Final = (ValueError, LookupError, ArithmeticError, RecursionError, AssertionError)
 """What reading an answer ends in, here and in the libraries, when its host had something else in mind."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from torpor.errors import (
+from torpor.provider_errors import (
     BillingRefused,
     ContextTooLong,
     KeyRefused,

@@ -23,7 +23,6 @@ import msgspec
 import structlog
 
 from torpor.clock import Clock
-from torpor.errors import ModelUnknown, ProviderError, ProviderUnavailable, StreamLost
 from torpor.model.anthropic_edge import UNREADABLE, faults_translated
 from torpor.model.anthropic_faults import fault_of
 from torpor.model.anthropic_options import AnthropicOptions, fallback_first, request_fields
@@ -35,6 +34,7 @@ from torpor.model.error_body import bound_error
 from torpor.model.event_stream import EventSplitter, ServerEvent
 from torpor.model.part import NAME_CHARS_MAX, WORD_CHARS_MAX
 from torpor.model.wording import Wording, secrets_of_url
+from torpor.provider_errors import ModelUnknown, ProviderError, ProviderUnavailable, StreamLost
 
 _log = structlog.get_logger()
 _CLOSE_S: Final = 1.0

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.errors import StreamLost
 from torpor.model.contract import ModelReply, ReplySink
 from torpor.model.part import Part, name_of, word
+from torpor.provider_errors import StreamLost
 from torpor.records.journal import Usage
 
 _TOKENS_MAX: Final = 2**53

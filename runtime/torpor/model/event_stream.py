@@ -9,7 +9,7 @@ Source: the HTML standard, "Server-sent events".
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from torpor.errors import StreamLost
+from torpor.provider_errors import StreamLost
 
 EVENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """An event without end must not fill the memory; the largest real ones are blocks that server-side tools leave."""

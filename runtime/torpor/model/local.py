@@ -21,12 +21,13 @@ import msgspec
 import structlog
 
 from torpor.clock import Clock
-from torpor.errors import ConfigError, ModelUnknown, ProviderUnavailable
+from torpor.errors import ConfigError
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.circuit import Circuit
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.model.options import LocalOptions
+from torpor.provider_errors import ModelUnknown, ProviderUnavailable
 
 LIBRARY: Final = "xllamacpp"
 SYSTEM: Final = "You are a helpful assistant. You answer briefly, and you say so when you do not know."

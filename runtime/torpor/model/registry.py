@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from torpor.clock import Clock, IdSource
-from torpor.errors import ConfigError, ProviderError
+from torpor.errors import ConfigError
 from torpor.misfits import misfit
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import FALLBACK_ONLY, AnthropicOptions
@@ -25,6 +25,7 @@ from torpor.model.local import LocalHost, LocalServer, local_options
 from torpor.model.options import LocalOptions
 from torpor.model.rehearsal import scripted_from
 from torpor.model.windows import window_of
+from torpor.provider_errors import ProviderError
 
 KINDS = ("anthropic", "local", "scripted")
 _log = structlog.get_logger()

@@ -12,9 +12,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from torpor.errors import (
+from torpor.errors import ConfigError
+from torpor.misfits import Misfit, misfit, read_toml, unreadable
+from torpor.model.options import ScriptedOptions
+from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
+from torpor.model.templates import Values, placeholders
+from torpor.provider_errors import (
     BillingRefused,
-    ConfigError,
     ContextTooLong,
     KeyRefused,
     ModelTimedOut,
@@ -27,10 +31,6 @@ from torpor.errors import (
     RequestTooLarge,
     StreamLost,
 )
-from torpor.misfits import Misfit, misfit, read_toml, unreadable
-from torpor.model.options import ScriptedOptions
-from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
-from torpor.model.templates import Values, placeholders
 
 REHEARSALS_FOLDER: Final = "config/rehearsals"
 

@@ -15,8 +15,8 @@ import anyio
 import msgspec
 
 from torpor.conversation.markup import is_told
-from torpor.errors import ProviderError
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import ProviderError
 from torpor.records.blocks import Block, canonical, text_block
 from torpor.records.journal import Usage
 

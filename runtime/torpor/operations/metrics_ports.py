@@ -13,10 +13,11 @@ import msgspec
 
 from torpor.clock import Clock
 from torpor.conversation.view import Preamble
-from torpor.errors import ModelTimedOut, ProviderError, TorporError
+from torpor.errors import TorporError
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.operations import metrics_table as table
 from torpor.operations.metrics import Metrics
+from torpor.provider_errors import ModelTimedOut, ProviderError
 from torpor.records.blocks import Block
 from torpor.records.journal import Usage
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec

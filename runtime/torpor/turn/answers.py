@@ -11,8 +11,9 @@ from typing import Final
 
 from torpor.conversation.retry import RetryOptions, pause_s
 from torpor.conversation.state import TurnState
-from torpor.errors import ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge, Retry
+from torpor.errors import Retry
 from torpor.model.contract import ModelReply
+from torpor.provider_errors import ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge
 from torpor.records.blocks import Block, head_of
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import ModelFailed, ModelReplied, Offer, TurnFailed

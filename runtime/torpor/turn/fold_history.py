@@ -22,8 +22,8 @@ from torpor.conversation.steps import Compact, Folding
 from torpor.conversation.summary import Carried, CompactionOptions, Proposal, carried, told_bytes
 from torpor.conversation.transcript import transcript
 from torpor.conversation.view import View
-from torpor.errors import ProviderError
 from torpor.model.contract import Model, ModelRequest
+from torpor.provider_errors import ProviderError
 from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
 from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage

@@ -44,8 +44,9 @@ from torpor.conversation.steps import (
 )
 from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.turn_folds import digest_of, requested_view
-from torpor.errors import ContextTooLong, InvariantBroken, ProviderError
+from torpor.errors import InvariantBroken
 from torpor.model.contract import ModelReply, ModelRequest
+from torpor.provider_errors import ContextTooLong, ProviderError
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey

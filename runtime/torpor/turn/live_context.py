@@ -15,17 +15,9 @@ from torpor.conversation.live_context import LiveContextOptions, NotLive, words_
 from torpor.conversation.publish import text_of
 from torpor.conversation.state import ConversationState
 from torpor.conversation.view import View
-from torpor.errors import (
-    ClientError,
-    JobFailed,
-    JobImpossible,
-    ModelTimedOut,
-    ProviderError,
-    Retry,
-    StoreError,
-    TorporError,
-)
+from torpor.errors import ClientError, JobFailed, JobImpossible, Retry, StoreError, TorporError
 from torpor.model.contract import Model, ModelRequest
+from torpor.provider_errors import ModelTimedOut, ProviderError
 from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
 from torpor.records.commands import Command, TellLiveContext

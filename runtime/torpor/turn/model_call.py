@@ -11,8 +11,8 @@ import anyio
 from torpor.conversation.graphemes import open_tail
 from torpor.conversation.publish import text_of
 from torpor.conversation.text import clean
-from torpor.errors import ModelTimedOut, ProviderError
 from torpor.model.contract import Model, ModelReply, ModelRequest
+from torpor.provider_errors import ModelTimedOut, ProviderError
 from torpor.records.blocks import Block, head_of, text_block
 from torpor.records.events import Delta
 from torpor.turn.places import Share

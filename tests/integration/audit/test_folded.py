@@ -12,11 +12,11 @@ from tests.support import rebuild
 from tests.support.doubles import PlayedModel, calls, fails, reads, says, use
 from tests.support.engine import Engine, running_engine
 from torpor.conversation.budget import Profile
-from torpor.errors import ProviderUnavailable
 from torpor.operations.origins import origins
 from torpor.operations.prefix import prefixes
 from torpor.operations.requests import rebuilt
 from torpor.operations.verify import Verification
+from torpor.provider_errors import ProviderUnavailable
 from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
 from torpor.store.codec import StoredBatch, encode_records
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from tests.integration.home.houses import DEADLINE_S, Home, House, Model, kinds, living
-from torpor.errors import KeyRefused
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import KeyRefused
 from torpor.records.blocks import text_block
 from torpor.turn.live_context import DEFAULT_PROMPT
 

@@ -28,8 +28,8 @@ from tests.integration.model.evil_host import (
 from tests.integration.model.real_host import ANSWER, KEY, ORDINARY, SOON, host_of, refused, talking_to
 from tests.support.doubles import ManualClock
 from torpor.conversation.publish import text_of
-from torpor.errors import ProviderError
 from torpor.model.circuit import Circuit, CircuitOptions, CircuitState
+from torpor.provider_errors import ProviderError
 from torpor.records.journal import (
     JournalRecord,
     ModelFailed,

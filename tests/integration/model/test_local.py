@@ -22,12 +22,12 @@ from tests.support.engine import KEY, Engine, running_engine
 from torpor.clock import RandomIds
 from torpor.conversation.budget import input_tokens
 from torpor.conversation.publish import text_of
-from torpor.errors import ModelUnknown
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.circuit import Circuit, CircuitOptions
 from torpor.model.event_stream import EventSplitter
 from torpor.model.local import SYSTEM, LocalHost, LocalServer, local_options
 from torpor.model.registry import ModelRegistry
+from torpor.provider_errors import ModelUnknown
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, TurnCancelled, TurnFailed, TurnFinished

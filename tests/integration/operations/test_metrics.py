@@ -11,7 +11,8 @@ from tests.integration.home.houses import Home, House, living, token_of
 from tests.support.doubles import Gate, calls, fails, replies, use, waits
 from tests.support.scrape import OPENMETRICS, Numbers, get, scraped
 from torpor.client.failures import RequestRefused
-from torpor.errors import RequestInvalid, StoreFull
+from torpor.errors import StoreFull
+from torpor.provider_errors import RequestInvalid
 from torpor.records.blocks import text_block
 from torpor.store.requests import Outcome, Request
 from torpor.store.sqlite.journal import SqliteCore

@@ -11,7 +11,7 @@ from opentelemetry.trace import StatusCode
 
 from tests.integration.home.houses import Home, living
 from tests.support.doubles import Gate, calls, fails, replies, use, waits
-from torpor.errors import RequestInvalid
+from torpor.provider_errors import RequestInvalid
 from torpor.records.blocks import text_block
 
 SECRET_WORDS = "the combination is 4711"

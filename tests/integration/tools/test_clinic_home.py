@@ -14,9 +14,9 @@ import pytest
 from tests.support.models import Heard, a_request, user
 from tests.support.tools import a_context, a_registry, called
 from torpor.conversation.view import View
-from torpor.errors import ModelTimedOut, ProviderError, ProviderUnavailable
 from torpor.model.rehearsal import read_rehearsal, scripted_from
 from torpor.model.scripted import ScriptedModel
+from torpor.provider_errors import ModelTimedOut, ProviderError, ProviderUnavailable
 from torpor.records.blocks import head_of, tool_result_block
 from torpor.records.journal import Effect, Outcome
 from torpor.toolhost.contract import ToolContext, ToolResult

@@ -9,16 +9,8 @@ from tests.support.doubles import Gate, calls, echo, fails, reads, says, stops_a
 from tests.support.engine import KEY, Engine, receipt_of, running_engine
 from torpor.actor.options import ActorOptions
 from torpor.conversation.publish import event_of, text_of
-from torpor.errors import (
-    Busy,
-    ClientError,
-    KeyRefused,
-    NothingToCancel,
-    NotOffered,
-    Rejected,
-    RequestInvalid,
-    UnknownAgent,
-)
+from torpor.errors import Busy, ClientError, NothingToCancel, NotOffered, Rejected, UnknownAgent
+from torpor.provider_errors import KeyRefused, RequestInvalid
 from torpor.records.commands import SendMessage
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.ids import ConversationKey, MessageId

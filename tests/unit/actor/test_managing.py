@@ -10,13 +10,13 @@ from torpor.actor.creations import Creations
 from torpor.actor.options import ActorOptions
 from torpor.errors import (
     ConversationExists,
-    RequestInvalid,
     TooManyChanges,
     TooManyConversations,
     TorporError,
     UnknownAgent,
     UnknownConversation,
 )
+from torpor.provider_errors import RequestInvalid
 from torpor.records.commands import (
     ArchiveConversation,
     Command,

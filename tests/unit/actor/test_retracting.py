@@ -8,7 +8,8 @@ import pytest
 from tests.support.doubles import Gate, fails, says, use, waits, writes
 from tests.support.doubles import calls as asks
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
-from torpor.errors import NotRetractable, RequestInvalid, UnknownConversation
+from torpor.errors import NotRetractable, UnknownConversation
+from torpor.provider_errors import RequestInvalid
 from torpor.records.commands import RetractMessage
 from torpor.records.ids import MessageId
 from torpor.records.journal import MessageRetracted, WhenBusy

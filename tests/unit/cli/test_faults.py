@@ -3,7 +3,7 @@
 import pytest
 
 from torpor.cli.faults import asked_again, one_line, remedy
-from torpor.errors import ProviderError
+from torpor.provider_errors import ProviderError
 from torpor.records.events import ModelFailedEvent
 
 

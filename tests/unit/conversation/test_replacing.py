@@ -21,7 +21,7 @@ from tests.unit.conversation.test_fold import (
 )
 from torpor.conversation.segments import rebuilt, shortening
 from torpor.conversation.state import BadHistory, ConversationState, LoadedSkill
-from torpor.errors import ContextTooLong
+from torpor.provider_errors import ContextTooLong
 from torpor.records.blocks import Block, text_block, tool_result_block
 from torpor.records.ids import CallId
 from torpor.records.journal import (

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from torpor.errors import (
+from torpor.errors import Retry
+from torpor.model.anthropic_faults import fault_of, retry_after_of
+from torpor.provider_errors import (
     BillingRefused,
     ContextTooLong,
     KeyRefused,
@@ -15,9 +17,7 @@ from torpor.errors import (
     RateLimited,
     RequestInvalid,
     RequestTooLarge,
-    Retry,
 )
-from torpor.model.anthropic_faults import fault_of, retry_after_of
 
 NOW_US = 1_764_500_000_000_000  # 2025-11-30 10:53:20 UTC
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.models import Heard
-from torpor.errors import StreamLost
 from torpor.model.assemble import Assembler, ErrorTold
 from torpor.model.contract import ModelReply
+from torpor.provider_errors import StreamLost
 from torpor.records.journal import Usage
 
 Event = dict[str, Any]

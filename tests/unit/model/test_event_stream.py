@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torpor.errors import StreamLost
 from torpor.model import event_stream
 from torpor.model.event_stream import EventSplitter, ServerEvent
+from torpor.provider_errors import StreamLost
 
 BODY = (
     b': hello\n\nevent: message_start\ndata: {"a": 1}\nid: 7\n\n\n\ndata:first\ndata: second\n\n'

@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from torpor.errors import ConfigError, ModelUnknown
+from torpor.errors import ConfigError
 from torpor.model.local import LocalServer, free_cores, local_options
 from torpor.model.options import LocalOptions
 from torpor.model.registry import is_rehearsed
+from torpor.provider_errors import ModelUnknown
 
 
 class Llama:

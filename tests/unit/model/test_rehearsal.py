@@ -5,10 +5,11 @@ import pytest
 
 from tests.support.models import Heard, a_request, round_of, user
 from torpor.conversation.view import View
-from torpor.errors import ConfigError, ProviderError, ProviderUnavailable
+from torpor.errors import ConfigError
 from torpor.model.contract import ModelReply
 from torpor.model.rehearsal import Rehearsal, RehearsalFile, scripted_from
 from torpor.model.scripted import ScriptedModel
+from torpor.provider_errors import ProviderError, ProviderUnavailable
 
 FOR_THE_REST = {"step": [{"say": "Pardon?"}]}
 HOURS = {

@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.models import Heard, a_request, round_of, user
 from torpor.conversation.view import View
-from torpor.errors import ProviderUnavailable
 from torpor.model.contract import ModelReply
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn, Show, Stop, Wait
+from torpor.provider_errors import ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.journal import Offer, Outcome
 from torpor.toolhost.contract import ToolResult

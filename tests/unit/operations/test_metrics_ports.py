@@ -18,10 +18,10 @@ from tests.support.doubles import (
 from tests.support.models import Heard, a_request, user
 from tests.support.scrape import Numbers
 from torpor.conversation.view import View
-from torpor.errors import RateLimited
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.operations.metrics import Metrics
 from torpor.operations.metrics_ports import CountedModel, CountedToolbox, ModelNumbers, ToolNumbers
+from torpor.provider_errors import RateLimited
 from torpor.records.blocks import text_block
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import Usage

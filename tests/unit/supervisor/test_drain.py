@@ -13,9 +13,10 @@ from tests.support.doubles import Gate, PlayedModel, calls, echo, fails, reads, 
 from tests.support.engine import AT_ONCE, DEADLINE_S, KEY, Engine, running_engine
 from torpor.actor.options import ActorOptions
 from torpor.conversation.retry import RetryOptions
-from torpor.errors import ProviderUnavailable, Unavailable
+from torpor.errors import Unavailable
 from torpor.jobs.options import JobOptions
 from torpor.jobs.runner import JobRunner
+from torpor.provider_errors import ProviderUnavailable
 from torpor.records.commands import CancelTurn
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (

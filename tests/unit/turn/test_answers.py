@@ -7,7 +7,8 @@ from tests.support.doubles import use
 from tests.support.engine import KEY
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import TurnState
-from torpor.errors import (
+from torpor.model.contract import ModelReply
+from torpor.provider_errors import (
     ContextTooLong,
     KeyRefused,
     ModelTimedOut,
@@ -19,7 +20,6 @@ from torpor.errors import (
     RequestTooLarge,
     StreamLost,
 )
-from torpor.model.contract import ModelReply
 from torpor.records.blocks import head_of, text_block
 from torpor.records.ids import MessageId
 from torpor.records.journal import ModelFailed, Offer

@@ -7,7 +7,7 @@ from tests.support.doubles import PlayedModel, fails, says
 from tests.support.engine import running_engine
 from torpor.conversation.budget import Profile
 from torpor.conversation.view import request_body
-from torpor.errors import ContextTooLong, ProviderUnavailable
+from torpor.provider_errors import ContextTooLong, ProviderUnavailable
 from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,

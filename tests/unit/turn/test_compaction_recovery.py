@@ -37,7 +37,7 @@ from torpor.conversation.fold import fold
 from torpor.conversation.snapshot import decode_snapshot
 from torpor.conversation.state import ConversationState
 from torpor.conversation.summary import CompactionOptions
-from torpor.errors import ContextTooLong, Overloaded, ProviderUnavailable
+from torpor.provider_errors import ContextTooLong, Overloaded, ProviderUnavailable
 from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,

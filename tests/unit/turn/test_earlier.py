@@ -24,9 +24,9 @@ from tests.support.doubles import (
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.conversation.budget import Profile
 from torpor.conversation.earlier import READ_EARLIER
-from torpor.errors import ProviderUnavailable
 from torpor.flags.contract import Decided, Decision, FlagContext
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import ProviderUnavailable
 from torpor.records.blocks import canonical, text_block
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import ContextReplaced, Effect, PreambleChanged, ToolFinished, TurnFailed, Usage

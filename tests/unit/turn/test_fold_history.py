@@ -14,8 +14,8 @@ from tests.support.turns_told import called, plain, told
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact
 from torpor.conversation.summary import CompactionOptions
-from torpor.errors import KeyRefused, Overloaded, ProviderUnavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import KeyRefused, Overloaded, ProviderUnavailable
 from torpor.records.blocks import canonical, head_of, text_block
 from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
 from torpor.records.summary import Item, ItemKind, Summary

@@ -11,8 +11,8 @@ from tests.support.doubles import Gate, PlayedModel, calls, fails, reads, says, 
 from tests.support.engine import DEADLINE_S, Engine, receipt_of, running_engine
 from tests.unit.turn.test_lookback import LONG, SMALL, fill, look_back, quotations, uncounted
 from torpor.conversation.budget import Profile
-from torpor.errors import ProviderUnavailable
 from torpor.operations.verify import Verification
+from torpor.provider_errors import ProviderUnavailable
 from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,

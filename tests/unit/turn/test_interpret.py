@@ -23,8 +23,9 @@ from tests.support.doubles import (
 )
 from tests.support.engine import KEY, Engine, Recorder, running_engine
 from torpor.conversation.steps import StepOptions
-from torpor.errors import ProviderUnavailable, RequestInvalid, UnknownAgent
+from torpor.errors import UnknownAgent
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.provider_errors import ProviderUnavailable, RequestInvalid
 from torpor.records.blocks import canonical, text_block
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (

@@ -11,8 +11,9 @@ import pytest
 from tests.support.doubles import Gate, ManualClock, Play, PlayedModel, fails, places_of, says, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.conversation.live_context import LiveContextOptions
-from torpor.errors import Busy, JobFailed, JobImpossible, KeyRefused, ProviderUnavailable, StoreUnavailable
+from torpor.errors import Busy, JobFailed, JobImpossible, StoreUnavailable
 from torpor.flags.contract import Decided, FlagContext, defaulted
+from torpor.provider_errors import KeyRefused, ProviderUnavailable
 from torpor.records.commands import Command, Refreshed, RefreshLiveContext
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (

@@ -6,8 +6,8 @@ import pytest
 from tests.support.doubles import Crash, Gate, Play, PlayedModel, fails, places_of, replies, says, waits
 from tests.support.engine import KEY
 from torpor.conversation.view import View, preamble_of
-from torpor.errors import ModelTimedOut, ProviderError, ProviderUnavailable, RequestInvalid
 from torpor.model.contract import ModelReply, ModelRequest
+from torpor.provider_errors import ModelTimedOut, ProviderError, ProviderUnavailable, RequestInvalid
 from torpor.records.blocks import canonical, text_block
 from torpor.records.events import Delta
 from torpor.turn.model_call import ModelCall, ReplySoFar

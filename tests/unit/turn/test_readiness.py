@@ -4,7 +4,7 @@ import anyio
 
 from tests.support.doubles import Gate, Ledger, PlayedModel, fails, says, waits
 from tests.support.engine import running_engine
-from torpor.errors import ModelUnknown
+from torpor.provider_errors import ModelUnknown
 from torpor.records.journal import AttemptStarted, TurnCancelled, TurnFailed, TurnFinished
 from torpor.store.memory_data import MemoryData
 

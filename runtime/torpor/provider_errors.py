@@ -1,0 +1,92 @@
+"""What a model host answers instead of a reply: one branch of the tree in ``errors``.
+
+Adapters translate whatever a host or its client library says into these; everything above knows no others.
+"""
+
+from typing import ClassVar
+
+from torpor.errors import Retry, TorporError
+
+
+class ProviderError(TorporError):
+    """What a model host answered instead of a reply; the turn loop has one defined answer to each."""
+
+    code = "model_failed"
+    is_of_host: ClassVar[bool] = False
+    """Whether it speaks against the host as a whole, not against this request; opens the host's circuit."""
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+        """What the host asked to wait; None when it did not say."""
+
+
+class ProviderUnavailable(ProviderError):
+    """The host cannot be reached, or failed on its side."""
+
+    code = "model_unavailable"
+    retry = Retry.SAFE
+    is_of_host = True
+
+
+class RateLimited(ProviderError):
+    """Too many requests or tokens for this key."""
+
+    code = "model_rate_limited"
+    retry = Retry.SAFE
+
+
+class Overloaded(ProviderError):
+    """The host has no capacity for this model now."""
+
+    code = "model_overloaded"
+    retry = Retry.SAFE
+
+
+class StreamLost(ProviderError):
+    """The reply began and did not arrive whole: cut, stalled, unreadable, or ended too early."""
+
+    code = "model_stream_lost"
+    retry = Retry.SAFE
+
+
+class ModelTimedOut(ProviderError):
+    """The whole reply did not come within the deadline of a call; asking again at once would take as long."""
+
+    code = "model_timed_out"
+
+
+class ContextTooLong(ProviderError):
+    """The request does not fit into the model's window."""
+
+    code = "model_context_too_long"
+
+
+class RequestInvalid(ProviderError):
+    """The host refused the request itself; the same request fails again."""
+
+    code = "model_request_invalid"
+
+
+class RequestTooLarge(ProviderError):
+    """The request has more bytes than the host takes."""
+
+    code = "model_request_too_large"
+
+
+class KeyRefused(ProviderError):
+    """The key is missing, wrong, or not allowed to do this."""
+
+    code = "model_key_refused"
+
+
+class BillingRefused(ProviderError):
+    """The account cannot pay for this."""
+
+    code = "model_billing_refused"
+
+
+class ModelUnknown(ProviderError):
+    """The host has no model of this name."""
+
+    code = "model_unknown"
