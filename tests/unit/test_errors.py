@@ -77,7 +77,12 @@ ROOTS = {
     errors.JobError,
     errors.StoreError,
 }
-KINDS = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, TorporError)}
+KINDS = {
+    kind
+    for module in (errors, provider_errors)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if issubclass(kind, TorporError)
+}
 
 
 def test_there_is_a_sample_of_every_kind() -> None:
