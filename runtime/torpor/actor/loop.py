@@ -128,7 +128,7 @@ class Actor:
             while self._has_work(journal):  # again: a command may be taken while the last turn comes to rest
                 await self._awake(journal)
             await self._snapshot_if_due(journal)
-            if self._is_asked_to_leave() and self.mailbox.close_if_empty():
+            if self._may_leave(journal) and self.mailbox.close_if_empty():
                 break
             await self._serve(journal, await self.mailbox.receive())
             if not self._has_work(journal):
@@ -375,6 +375,10 @@ class Actor:
         self._hibernations = [reply for reply in self._hibernations if not reply.is_done]
         return bool(self._hibernations) or self._is_leaving
 
+    def _may_leave(self, journal: Journal) -> bool:
+        """Whether it need not stay; one without a journal has nothing to stay for, whatever it was asked."""
+        return not journal.state.seq or self._is_asked_to_leave()
+
     async def _snapshot_if_due(self, journal: Journal) -> None:
         """Its cost is amortised: what was written since the last one must outweigh a share of it."""
         state, last, bounds = journal.state, self._snapshot, self._parts.actor
@@ -382,8 +386,8 @@ class Actor:
         due_bytes = max(bounds.snapshot_min_bytes, bounds.snapshot_share * last.view.size_bytes)
         if tail_bytes < (bounds.hibernation_share if self._is_asked_to_leave() else 1.0) * due_bytes:
             return
-        if not self._is_at_rest(journal):
-            return  # it leaves in the middle of a turn, or before one
+        if not state.seq or not self._is_at_rest(journal):
+            return  # there is nothing to save, or it leaves in the middle of a turn, or before one
         snapshot = Snapshot(seq=state.seq, version=SNAPSHOT_VERSION, data=encode_snapshot(state))
         try:
             await self._parts.store.put_snapshot(self.key, fence=journal.lease.fence, snapshot=snapshot)

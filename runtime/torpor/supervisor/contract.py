@@ -135,8 +135,8 @@ class Conversations(Protocol):
     def post(self, key: ConversationKey, command: Command) -> Reply:
         """Take the command in order of calls and thaw its actor if it sleeps; never waits.
 
-        Raises: Busy: the mailbox is full, or there is no room for one more actor. Unavailable: the supervisor is
-            draining. Quarantined: it is being quarantined.
+        Raises: Busy: the mailbox is full, or there is no room for one more actor; a command that begins no conversation
+            may be answered so later. Unavailable: the supervisor is draining. Quarantined: it is being quarantined.
         """
         ...
 

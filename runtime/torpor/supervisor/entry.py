@@ -12,10 +12,12 @@ from torpor.store.contract import Lease
 class Entry:
     """One for each live conversation, from its first incarnation to the end of its last one."""
 
-    __slots__ = ("_gone", "actor", "lease", "next", "scope", "verdict")
+    __slots__ = ("_gone", "actor", "is_guest", "lease", "next", "scope", "verdict")
 
-    def __init__(self, actor: Actor) -> None:
+    def __init__(self, actor: Actor, *, is_guest: bool) -> None:
         self.actor = actor
+        self.is_guest = is_guest
+        """Whether it takes nobody's place: of a conversation that may not exist."""
         self.next: list[PendingReply] = []
         self.scope = anyio.CancelScope()
         """Of the present incarnation and the pause behind it."""

@@ -5,7 +5,9 @@ lives, and loads while commands wait, so concurrent thaws of one conversation ar
 commands: they wait in the entry for the next incarnation. Only so many actors load at once; owners take turns.
 
 Only so many actors live. For one more, the one that rested longest makes room, whether or not somebody watches it; one
-that runs never does. Where nobody rests the command is answered as *busy* and nothing is recorded.
+that runs never does. Where nobody rests the command is answered as *busy* and nothing is recorded. A command that
+cannot begin a conversation wants no room before its conversation is found to exist; where there is none it is refused,
+and nothing of it stays.
 
 A crash ends one actor and nothing else. Its unanswered commands fail as *unavailable* (the client resends under the
 same id); a conversation that is still due is started again after a growing pause, and one that never gets anywhere or
@@ -21,10 +23,11 @@ import anyio.abc
 import structlog
 
 from torpor.actor.lifecycle import ActorState
-from torpor.actor.loop import Actor
+from torpor.actor.loop import BEGINNING, Actor
 from torpor.actor.mailbox import PendingReply
 from torpor.actor.parts import ActorParts
 from torpor.errors import (
+    Busy,
     ClientError,
     Fenced,
     JournalCorrupt,
@@ -37,7 +40,17 @@ from torpor.errors import (
     Unavailable,
     UnknownConversation,
 )
-from torpor.records.commands import CancelTurn, Command, Hibernate, TellLiveContext, Wake
+from torpor.records.commands import (
+    ArchiveConversation,
+    CancelTurn,
+    Command,
+    Hibernate,
+    RefreshLiveContext,
+    RenameConversation,
+    RetractMessage,
+    TellLiveContext,
+    Wake,
+)
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Lease, QuarantineKind
 from torpor.supervisor.closing import Closing
@@ -50,12 +63,21 @@ from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.passivate import Passivation
 from torpor.supervisor.quarantine import lift, mark, mark_if_possible
 from torpor.supervisor.room import Room
-from torpor.supervisor.statistics import Counts, SupervisorStatistics, shown, statistics_of
+from torpor.supervisor.statistics import Counts, Refusal, SupervisorStatistics, shown, statistics_of
 from torpor.supervisor.turns import running_turns
 from torpor.turn.places import FairPlaces, Owner
 
 _ALWAYS_US: Final = 2**62
 """After every mark."""
+_OF_A_CLIENT: Final = (
+    CancelTurn,
+    RenameConversation,
+    ArchiveConversation,
+    RetractMessage,
+    RefreshLiveContext,
+    Hibernate,
+)
+"""Commands for any id that somebody names, which begin no conversation."""
 _TAKEN_TO_THE_END: Final = (CancelTurn, TellLiveContext)
 """Of no use later: what ends a turn, and what a job that is being finished has found out."""
 _log = structlog.get_logger()
@@ -83,6 +105,8 @@ class Supervisor:
         self._holder = holder
         self._options = options
         self._entries: dict[ConversationKey, Entry] = {}
+        self._guests = 0
+        """Entries that take nobody's place."""
         self._room = Room(options, memory=memory or Unmeasured(), chance=chance, monotonic_s=clock.monotonic_s)
         self._passivation = Passivation(options, room=self._room, clock=clock)
         self._crashes = Crashes(options, chance=chance)
@@ -126,11 +150,14 @@ class Supervisor:
             raise verdict
         entry = self._entries.get(key)
         if entry is None:
-            if (refusal := self._passivation.refusal(live=len(self._entries))) is not None:
-                self._counts.refused[refusal] += 1
-                waiting = self._thaws.statistics().waiting
-                raise self._room.turned_away(refusal, live=len(self._entries), waiting=waiting)
-            return self._started(key, command)
+            is_guest = isinstance(command, _OF_A_CLIENT)
+            if is_guest and self._guests >= self._options.live_max:
+                raise self._turned_away(Refusal.LIVE)
+            if not is_guest:
+                self._make_room()
+            return self._started(key, command, is_guest=is_guest)
+        if entry.is_guest and isinstance(command, BEGINNING):
+            self._seat(entry)
         reply = PendingReply(command)
         if entry.actor.mailbox.is_closed or entry.actor.state is ActorState.STOPPED:
             if len(entry.next) >= self._parts.actor.mailbox_capacity:
@@ -138,7 +165,7 @@ class Supervisor:
             entry.next.append(reply)
         else:
             entry.actor.mailbox.offer(reply)
-            if not isinstance(command, Hibernate):
+            if not isinstance(command, Hibernate) and not entry.is_guest:
                 self._passivation.used(entry.actor)
         return reply
 
@@ -284,9 +311,29 @@ class Supervisor:
     def __repr__(self) -> str:
         return f"<Supervisor {self._holder} live={len(self._entries)} stopping={self._stopping.is_set()}>"
 
-    def _started(self, key: ConversationKey, command: Command) -> PendingReply:
+    def _live(self) -> int:
+        """How many places are taken."""
+        return len(self._entries) - self._guests
+
+    def _make_room(self) -> None:
+        """Let one more have a place. Raises: Busy: there is none."""
+        if (refusal := self._passivation.refusal(live=self._live())) is not None:
+            raise self._turned_away(refusal)
+
+    def _turned_away(self, refusal: Refusal) -> Busy:
+        self._counts.refused[refusal] += 1
+        return self._room.turned_away(refusal, live=self._live(), waiting=self._thaws.statistics().waiting)
+
+    def _seat(self, entry: Entry) -> None:
+        """Let a guest have a place, since its conversation exists or may begin now. Raises: Busy: there is none."""
+        self._make_room()
+        entry.is_guest = False
+        self._guests -= 1
+
+    def _started(self, key: ConversationKey, command: Command, *, is_guest: bool = False) -> PendingReply:
         reply = PendingReply(command)
-        entry = self._entries[key] = Entry(Actor(key, self._parts, on_rest=self._rested))
+        entry = self._entries[key] = Entry(Actor(key, self._parts, on_rest=self._rested), is_guest=is_guest)
+        self._guests += is_guest
         entry.actor.mailbox.offer(reply)
         self._start(entry)
         if self._stopping.is_set():
@@ -320,7 +367,9 @@ class Supervisor:
         try:
             with entry.scope:
                 await self._lead(entry)
-                self._counts.hibernations[self._passivation.ended(actor)] += 1
+                why = self._passivation.ended(actor)
+                if actor.journal is not None and actor.journal.state.seq:
+                    self._counts.hibernations[why] += 1
                 self._crashes.rested(actor.key)
                 restart_s = 0.0 if entry.next else None
         except Exception as exc:  # noqa: BLE001  the actor edge: one conversation's failure stays its own
@@ -343,6 +392,8 @@ class Supervisor:
         row = await self._parts.store.describe(entry.actor.key)
         if row is not None and row.quarantine:
             raise Quarantined(entry.actor.key.conversation, reason=row.quarantine)
+        if entry.is_guest and row is not None:
+            self._seat(entry)
         entry.lease = await self._leases.acquire(entry.actor.key)
         await entry.actor.run(entry.lease)
 
@@ -357,6 +408,7 @@ class Supervisor:
 
     def _forget(self, entry: Entry, error: TorporError) -> None:
         del self._entries[entry.actor.key]
+        self._guests -= entry.is_guest
         for reply in entry.next:
             reply.fail(error)
         self._on_gone(entry.actor.key)
@@ -371,7 +423,7 @@ class Supervisor:
             case Fenced() | LeaseHeld():
                 _log.info("lease.elsewhere", conversation=key.path, why=str(exc))
                 return self._unavailable("another server holds the conversation"), None
-            case Quarantined():
+            case Quarantined() | Busy():
                 return exc, None
             case JournalCorrupt():
                 return await self._quarantined(key, kind=QuarantineKind.JOURNAL, reason=exc.reason), None
@@ -419,7 +471,7 @@ class Supervisor:
         while True:
             try:
                 await self._leases.renew(self._entries.values())
-                self._passivation.look(live=len(self._entries))
+                self._passivation.look(live=self._live())
                 await self._claim()
             except StoreError as exc:
                 _log.warning("sweep.failed", why=str(exc))
@@ -430,7 +482,13 @@ class Supervisor:
     def _rested(self, actor: Actor) -> None:
         if self._give_thaw_back(actor):
             self._counts.thaws += 1
-        self._passivation.rested(actor)
+        entry = self._entries[actor.key]
+        if entry.is_guest and actor.journal is not None and actor.journal.state.seq:
+            # It was begun elsewhere while this one was on its way; one too many leaves at the next look.
+            entry.is_guest = False
+            self._guests -= 1
+        if not entry.is_guest:
+            self._passivation.rested(actor)
 
     def _give_thaw_back(self, actor: Actor) -> bool:
         """Let the next one load; False when this one is loaded already."""
@@ -448,7 +506,7 @@ class Supervisor:
         self._has_claimed = True
         due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
         for key in [key for key in due if key not in self._entries and self._closing.verdict(key) is None][:batch]:
-            if self._stopping.is_set() or self._passivation.refusal(live=len(self._entries)) is not None:
+            if self._stopping.is_set() or self._passivation.refusal(live=self._live()) is not None:
                 return  # what found no room is still due at the next look
             self._started(key, Wake())
 

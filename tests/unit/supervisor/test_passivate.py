@@ -306,8 +306,12 @@ class SlowStore:
 async def test_so_many_load_at_once_and_owners_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     eager, ann = keys(20, owner="eager"), keys(2, owner="ann")
     paced = msgspec.structs.replace(QUICK, thaws_max=3)
-    slow = SlowStore(monkeypatch, together=3)
     async with running_engine(options=paced) as engine:
+        for key in (*eager, *ann):
+            await engine.ask("hi", key=key)
+        image = engine.store.image()
+    slow = SlowStore(monkeypatch, together=3)
+    async with running_engine(data=image, options=paced) as engine:
         replies = [engine.supervisor.post(key, Wake()) for key in (*eager, *ann)]
         assert engine.supervisor.statistics().live["thawing"] == 22
         with anyio.fail_after(DEADLINE_S):

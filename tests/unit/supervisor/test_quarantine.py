@@ -30,10 +30,12 @@ async def release(engine: Engine, *, key: ConversationKey = KEY) -> None:
 
 
 async def crash_on(engine: Engine) -> None:
-    """Say something again and again, each time until it has come to nothing."""
+    """Say something again and again, each time until it has come to nothing or the conversation is set aside."""
     for _ in range(10):
         await engine.insist("boom")
-        await engine.rested()
+        with anyio.fail_after(DEADLINE_S):
+            while (row := await row_of(engine)).due_us is not None and not row.quarantine:
+                await anyio.lowlevel.checkpoint()
 
 
 async def row_of(engine: Engine, key: ConversationKey = KEY) -> DirectoryRow:
