@@ -207,7 +207,7 @@ def _entry(line: str, *, where: str, key: str) -> Entry:
         key += f", {found.path.removeprefix('.')}" if found.path else ""
         expected = found.expected if found.path else _ENTRY
         raise ConfigError(where, key=key, found=found.found or Words("unfit"), expected=expected) from exc
-    except (msgspec.DecodeError, RecursionError) as exc:
+    except msgspec.DecodeError as exc:
         raise ConfigError(where, key=key, found=Words("not JSON"), expected=_ENTRY) from exc
 
 

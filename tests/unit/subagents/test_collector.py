@@ -138,9 +138,8 @@ async def test_a_closed_end_takes_nothing_and_has_no_clones() -> None:
 
 
 async def test_an_id_that_cannot_be_selected_is_refused_and_goes_nowhere() -> None:
-    with a_collector() as collector:
-        with pytest.raises(ToolFailed, match="expected 1 to 64 plain characters"):
-            await collector.sink.found(a_finding(""))
+    with a_collector() as collector, pytest.raises(ToolFailed, match="expected 1 to 64 plain characters"):
+        await collector.sink.found(a_finding(""))
     assert ids(collector) == []
 
 

@@ -68,5 +68,5 @@ def test_a_finding_can_be_stored_and_sent() -> None:
 
 @pytest.mark.parametrize("id_", ["", "a b\n", "\ud800", "x" * (ID_CHARS_MAX + 1), " a"])
 def test_an_id_that_nobody_could_write_is_refused(id_: str) -> None:
-    with pytest.raises(ToolFailed, match="a finding has the id .*, expected 1 to 64 plain characters"):
+    with pytest.raises(ToolFailed, match=r"a finding has the id .*, expected 1 to 64 plain characters"):
         fitted(a_finding(id_))

@@ -1,0 +1,229 @@
+"""Research: the tools fill the collector, the model sees little, and the parent is told of a few real sources."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from tests.support.tools import a_context, called
+from tests.unit.subagents.finding import a_finding
+from torpor.records.journal import Outcome
+from torpor.subagents.collector import Collector
+from torpor.subagents.evidence import EvidenceIndex, read_evidence
+from torpor.subagents.findings import Findings
+from torpor.subagents.research import REFLECTION_BYTES, SOURCES_MAX, Research, research_tools
+from torpor.subagents.results import ResultType, Unacceptable
+from torpor.toolhost.contract import Finding, FindingSink, ToolResult
+
+EVIDENCE = EvidenceIndex(read_evidence(Path(__file__).parents[3]))
+SEARCH, SELECT = research_tools(EVIDENCE)
+RESEARCH: ResultType = Research()
+
+
+def some(*ids: str, selected: tuple[str, ...] = (), **fields: Any) -> Findings:
+    findings = Findings(findings_max=99, selected_max=8)
+    for id_ in ids:
+        findings.add(a_finding(id_, **fields))
+    findings.select(selected)
+    return findings
+
+
+def an_answer(*ids: str, reflection: str = "Searched twice.") -> str:
+    return json.dumps({"source_ids": ids, "planner_reflection": reflection})
+
+
+def told(data: bytes) -> Any:
+    return json.loads(data)
+
+
+def told_ids(data: bytes) -> list[str]:
+    return [source["id"] for source in told(data)["sources"]]
+
+
+async def search(sink: FindingSink | None, query: str, **arguments: Any) -> ToolResult:
+    context = msgspec.structs.replace(a_context(), collector=sink)
+    return await called(SEARCH, {"query": query, **arguments}, context=context)
+
+
+async def select(sink: FindingSink | None, *ids: str) -> ToolResult:
+    return await called(SELECT, {"ids": ids}, context=msgspec.structs.replace(a_context(), collector=sink))
+
+
+def test_the_parent_is_told_three_fields_in_canonical_form() -> None:
+    accepted = RESEARCH.accept(an_answer("b"), some("a", "b", year=2020, kind="trial", strength="low"))
+
+    assert told(accepted.told) == {
+        "research_bundle_id": hashlib.sha256(accepted.kept).hexdigest(),
+        "sources": [{"id": "b", "title": "about b", "locator": "here:b", "excerpt": "words"}],
+        "planner_reflection": "Searched twice.",
+    }
+    assert told(accepted.kept) == {
+        "type": "research",
+        "sources": [msgspec.to_builtins(a_finding("b", year=2020, kind="trial", strength="low"))],
+        "planner_reflection": "Searched twice.",
+    }
+    for data in (accepted.told, accepted.kept):
+        assert data == json.dumps(told(data), sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_sources_stand_as_selected_once_each_and_unknown_ids_are_dropped_and_told() -> None:
+    accepted = RESEARCH.accept(an_answer("c", "x", "a", "c", "y", "x"), some("a", "b", "c", selected=("b",)))
+
+    assert told_ids(accepted.told) == ["c", "a"]
+    assert accepted.dropped == ("x", "y")
+    assert b"x" not in accepted.told.replace(b"excerpt", b"")
+
+
+def test_no_more_than_eight_sources_are_told() -> None:
+    ids = tuple(f"s{number}" for number in range(20))
+    accepted = RESEARCH.accept(an_answer(*ids), some(*ids))
+
+    assert told_ids(accepted.told) == list(ids[:SOURCES_MAX])
+    assert len(told(accepted.kept)["sources"]) == SOURCES_MAX == 8
+
+
+def test_an_answer_without_sources_is_one() -> None:
+    accepted = RESEARCH.accept(an_answer(), some("a", selected=("a",)))
+    assert (told_ids(accepted.told), accepted.dropped) == ([], ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I found ev-sleep-001.",
+        '{"source_ids": []}',
+        '{"source_ids": [], "planner_reflection": "", "sources": []}',
+        an_answer("x" * 65),
+        an_answer(*map(str, range(65))),
+    ],
+)
+def test_what_is_no_such_object_is_unacceptable(text: str) -> None:
+    with pytest.raises(Unacceptable, match=r"^Your answer "):
+        RESEARCH.accept(text, some("a"))
+
+
+def test_an_overrun_tells_what_was_selected_and_never_what_was_merely_found() -> None:
+    accepted = RESEARCH.overrun(some("a", "b", "c", selected=("c", "a")))
+    assert told_ids(accepted.told) == ["c", "a"]
+    assert told(accepted.told)["planner_reflection"].endswith("these sources were selected by then.")
+
+    nothing = RESEARCH.overrun(some("a", "b"))
+    assert told_ids(nothing.told) == []
+    assert told(nothing.told)["planner_reflection"].endswith("no source was selected by then.")
+    assert told(nothing.kept)["sources"] == []
+
+
+def test_the_same_answer_is_the_same_bundle() -> None:
+    first, again, other = (RESEARCH.accept(an_answer(id_), some("a", "b")) for id_ in ("a", "a", "b"))
+    assert first == again
+    assert told(first.told)["research_bundle_id"] != told(other.told)["research_bundle_id"]
+
+
+@pytest.mark.parametrize("char", ["w", "é", "字", "😀"])
+def test_what_the_parent_is_told_is_short_whatever_is_found(char: str) -> None:
+    ids = [f"{number:064}" for number in range(20)]
+    long = char * 20_000
+    findings = some(*ids, title=long, locator=long, excerpt=long)
+
+    accepted = RESEARCH.accept(an_answer(*ids, reflection=long), findings)
+
+    assert len(accepted.told) < 1_500 * 4
+    note = told(accepted.told)["planner_reflection"]
+    assert REFLECTION_BYTES - 4 < len(note.encode()) <= REFLECTION_BYTES
+    assert set(note) == {char}
+
+
+def test_the_instructions_name_the_object_and_the_tools() -> None:
+    said = RESEARCH.instructions()
+    assert RESEARCH.name == "research"
+    assert all(word in said for word in ("source_ids", "planner_reflection", SEARCH.name, SELECT.name, "at most 8"))
+
+
+async def test_a_search_hands_over_what_it_found_and_shows_the_model_little() -> None:
+    with anyio.fail_after(60), Collector(capacity=2, findings_max=99, selected_max=8) as collector:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.drain)
+            result = await search(collector.sink, "insomnia programme", limit=4)
+            findings = await collector.finish(deadline_s=60)
+
+    lines = result.text.split("\n")
+    assert (result.outcome, len(lines)) == (Outcome.SUCCEEDED, 4)
+    assert [line.split(" | ")[0] for line in lines] == [finding.id for finding in findings.found]
+    for line, finding in zip(lines, findings.found, strict=True):
+        assert line.startswith(
+            f"{finding.id} | {finding.title} | {finding.year}, {finding.kind}, {finding.strength} | "
+        )
+        assert finding.locator.partition(".jsonl:")[0] in finding.id
+        shown = line.rpartition(" | ")[2].removesuffix("…")
+        assert finding.excerpt.startswith(shown)
+        assert len(shown) <= 110
+
+
+async def test_nothing_found_is_said_and_nothing_is_handed_over() -> None:
+    with Collector(capacity=1, findings_max=9, selected_max=8) as collector:
+        result = await search(collector.sink, "xylophone")
+
+    assert result.text == "Nothing in the evidence index shares a word with it; try others."
+    assert collector.findings.found == ()
+
+
+async def test_sources_are_selected_as_the_search_goes_on() -> None:
+    with anyio.fail_after(60), Collector(capacity=2, findings_max=99, selected_max=2) as collector:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.drain)
+            shown = (await search(collector.sink, "sleep", limit=3)).text
+            first, second, third = (line.partition(" | ")[0] for line in shown.split("\n"))
+            some_of_them = await select(collector.sink, second, "ev-none-001")
+            all_of_them = await select(collector.sink, first, second, third)
+            findings = await collector.finish(deadline_s=60)
+
+    assert some_of_them.text == f"Selected so far: {second}.\nNo search has found: ev-none-001."
+    assert all_of_them.text == (
+        f"Selected so far: {second}, {first}.\nNo room for more than 2: {third}. Your answer may name others."
+    )
+    assert told_ids(RESEARCH.overrun(findings).told) == [second, first]
+
+
+async def test_selecting_what_nobody_found_selects_nothing() -> None:
+    with anyio.fail_after(60), Collector(capacity=2, findings_max=99, selected_max=2) as collector:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.drain)
+            result = await select(collector.sink, "ev-sleep-001")
+            await collector.finish(deadline_s=60)
+
+    assert result.text == "Selected so far: none.\nNo search has found: ev-sleep-001."
+
+
+async def test_without_a_collector_both_tools_decline() -> None:
+    for result in (await search(None, "insomnia"), await select(None, "ev-sleep-001")):
+        assert (result.outcome, result.text) == (
+            Outcome.DENIED,
+            "nothing is collected here, since this is no sub-agent that collects",
+        )
+
+
+async def test_after_the_end_nothing_is_found_any_more() -> None:
+    with Collector(capacity=2, findings_max=9, selected_max=8) as collector:
+        pass
+    result = await search(collector.sink, "insomnia")
+    assert (result.outcome, collector.findings.found) == (Outcome.DENIED, ())
+
+
+async def test_eight_searches_cost_the_parent_less_than_a_thousand_tokens() -> None:
+    queries = ("insomnia", "pain exercise", "salt", "glucose", "falls balance", "smoking", "reminders", "teach-back")
+    with anyio.fail_after(60), Collector(capacity=8, findings_max=256, selected_max=8) as collector:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.drain)
+            for query in queries:
+                await search(collector.sink, query, limit=10)
+            findings = await collector.finish(deadline_s=60)
+
+    found: tuple[Finding, ...] = findings.found
+    accepted = RESEARCH.accept(an_answer(*(finding.id for finding in found[::5]), reflection="r" * 900), findings)
+    assert len(found) >= 40
+    assert len(told_ids(accepted.told)) == 8
+    assert len(accepted.told) < 4_000
