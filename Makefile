@@ -8,7 +8,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 # Python compiles what it imports once and keeps it. Where that is switched off, each of the hundreds of processes that
-# the tests start compiles the engine and all it needs anew, which takes longer than the tests.
+# the tests start compiles the engine and all it needs anew, which adds up to minutes.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 SERVE_ARGS ?=

@@ -16,14 +16,31 @@ from typing import Any
 import pytest
 import structlog
 from anyio._backends._asyncio import AsyncIOBackend
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 # No test talks to a real host, whoever runs it.
 os.environ.pop("ANTHROPIC_API_KEY", None)
 
 # A slow machine is no failure, and no run may depend on what an earlier one left behind.
-settings.register_profile("torpor", deadline=None, derandomize=True, database=None)
+settings.register_profile("torpor", deadline=None, derandomize=True, database=None, max_examples=30)
+settings.register_profile("soak", settings.get_profile("torpor"), max_examples=1_000)
 settings.load_profile("torpor")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The soak looks at many more examples of each property."""
+    if _is_soak(config):
+        settings.load_profile("soak")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Each test of a property belongs to the soak as well."""
+    if _is_soak(item.config) and isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+        item.add_marker("soak")
+
+
+def _is_soak(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "soak")
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import SocketStream
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.server import ServerConnection
 
@@ -86,7 +86,6 @@ def close_codes(heard: bytes) -> set[int]:
     return {struct.unpack("!H", payload[:2])[0] for opcode, payload in frames_in(heard) if opcode == CLOSE and payload}
 
 
-@settings(max_examples=60)
 @given(frames=st.lists(raw_frames(), min_size=1, max_size=4))
 async def test_bytes_that_are_no_frames_end_their_connection_with_a_code_or_are_waited_for(
     frames: list[bytes],
@@ -104,7 +103,6 @@ async def test_bytes_that_are_no_frames_end_their_connection_with_a_code_or_are_
     assert close_codes(heard) <= STANDARD_CODES | CLOSE_CODES
 
 
-@settings(max_examples=40)
 @given(text=texts())
 async def test_a_frame_in_pieces_is_answered_like_one(text: str) -> None:
     data = text.encode()

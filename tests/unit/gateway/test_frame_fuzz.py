@@ -72,7 +72,6 @@ async def heard_of(said: list[str], *, scopes: tuple[str, ...], is_known: bool) 
     return heard, line.outbox.closing is not None
 
 
-@settings(max_examples=60)
 @given(said=st.lists(texts(), min_size=1, max_size=8), scopes=SCOPES, is_known=st.booleans())
 async def test_whatever_is_said_gets_a_listed_code_and_the_next_frame_is_served(
     said: list[str], scopes: tuple[str, ...], is_known: bool
