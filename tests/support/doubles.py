@@ -174,7 +174,8 @@ class PlayedModel:
         self.asked: list[str] = []
         """The model that each request names instead of the preamble's."""
         self.refused: list[Violation] = []
-        self._has_paused = False
+        self._paused: list[list[Any]] = []
+        """What it said before each pause; one whose process was killed is asked to go on as well."""
 
     def request_fields(self) -> dict[str, Any]:
         return {}
@@ -185,11 +186,15 @@ class PlayedModel:
         body = msgspec.json.decode(request_body(request.preamble, request.view, live=request.live), type=dict[str, Any])
         self.requests.append(body)
         self.asked.append(request.model)
-        self.refused.extend(violations(body, after_pause=self._has_paused))
+        self.refused.extend(violations(body, after_pause=self._goes_on(body["messages"][-1]["content"])))
         play = self.plays.popleft() if self.plays else echo
         reply = await play(request, sink)
-        self._has_paused = reply.stop_reason == PAUSED
+        if reply.stop_reason == PAUSED:
+            self._paused.append([msgspec.json.decode(block) for block in reply.blocks])
         return reply
+
+    def _goes_on(self, content: list[Any]) -> bool:
+        return any(content[-len(said) :] == said for said in self._paused)
 
 
 Run = Callable[[dict[str, Any], ToolContext], Awaitable[ToolResult | str]]
