@@ -5,7 +5,7 @@
     │  ├─ chat claude-…                  one request to a host
     │  └─ commit                         one append, until it is durable
     └─ run_tools
-       └─ execute_tool find_slots
+       └─ execute_tool find_slots      after a restart probe_tool, which asks what became of a call
 
 Names and attributes are those of OpenTelemetry's conventions for generative AI; what those do not know begins with
 ``torpor.``. No span holds content: no text, no arguments, no results, no words of an exception. A client sends no trace

@@ -1,7 +1,6 @@
 """The Python client against the real gateway, over good lines, bad lines and none."""
 
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -588,15 +587,3 @@ async def test_over_lines_that_are_cut_at_random_no_event_is_lost_or_repeated_an
             if isinstance(item, DeltaItem):
                 assert item.offset == len(texts.get(item.call, "")), "a delta left a hole or was repeated"
                 texts[item.call] = texts.get(item.call, "") + item.text
-
-
-async def test_a_program_that_says_nothing_of_logs_sees_none(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.DEBUG, logger="torpor.client"):
-        async with TorporClient("ws://127.0.0.1:1", "token", options=QUICK):
-            with anyio.fail_after(30):
-                while "client.connection_failed" not in caplog.text:  # noqa: ASYNC110 - a log has no event
-                    await anyio.sleep(0.005)
-
-    assert capsys.readouterr() == ("", "")
