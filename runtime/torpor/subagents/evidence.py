@@ -2,7 +2,7 @@
 
 Above: the search tool of sub-agents that look for evidence. Each file below ``EVIDENCE_FOLDER`` holds one JSON object a
 line, and its name is the topic of its entries. The index lies in memory, is built once and never changed; a search is
-synchronous and takes well under a millisecond for a few hundred entries.
+synchronous and takes a few milliseconds among some hundred entries.
 """
 
 import sqlite3
