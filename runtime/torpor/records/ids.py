@@ -19,6 +19,9 @@ OWNER_ID: Final = re.compile(r"[^/\x00-\x20\x7f]{1,128}")
 JOB_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 """What the id of a job must match in full."""
 
+CHILD_MARK: Final = "/"
+"""Between the name of a conversation and that of a sub-agent which works for it."""
+
 DEFAULT_TENANT: Final = "default"
 """Of those whose token names none, and of ids on command lines."""
 
@@ -34,3 +37,19 @@ class ConversationKey(msgspec.Struct, frozen=True, order=True):
     def path(self) -> str:
         """``tenant/owner/conversation``, as people write it."""
         return f"{self.tenant}/{self.owner}/{self.conversation}"
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it is a sub-agent's: no client can name one, since its name has a slash."""
+        return CHILD_MARK in self.conversation
+
+    @property
+    def root(self) -> "ConversationKey":
+        """The conversation that a sub-agent works for in the end; of any other one, itself."""
+        if not self.is_child:
+            return self
+        return ConversationKey(self.tenant, self.owner, self.conversation.partition(CHILD_MARK)[0])
+
+    def child(self, name: str) -> "ConversationKey":
+        """A sub-agent's that this one has; ``name`` matches ``CONVERSATION_ID``."""
+        return ConversationKey(self.tenant, self.owner, f"{self.conversation}{CHILD_MARK}{name}")

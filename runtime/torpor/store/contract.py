@@ -259,7 +259,15 @@ class Store(Protocol):
         after: ConversationKey | None = None,
         with_archived: bool = True,
     ) -> tuple[DirectoryRow, ...]:
-        """Rows in key order behind ``after``; None for every tenant or owner."""
+        """Rows in key order behind ``after``, none of them a sub-agent's; None for every tenant or owner."""
+        ...
+
+    async def children(self, key: ConversationKey, *, limit: int) -> tuple[DirectoryRow, ...]:
+        """Rows of the sub-agents, of every depth, that work or worked for ``key``, in key order."""
+        ...
+
+    async def old_children(self, *, before_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        """Sub-agents' that were written to before that time and not since, oldest first."""
         ...
 
     async def epoch(self) -> int:
@@ -273,7 +281,8 @@ class Store(Protocol):
     async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         """Take everything out that is stored under the lease's key: journal, snapshot, receipts, jobs, timers, its row.
 
-        Afterwards the key answers like one that was never written to, and where the medium can be read by others, the
+        With it goes whatever its sub-agents wrote. Afterwards the key answers like one that was never written to, and
+        where the medium can be read by others, the
         bytes are gone from it, unless the answer says that they linger. A tombstone stays. Blobs are not touched: see
         ``handles_of``, before. The lease goes on.
         Raises: Fenced: nothing was erased.  StoreUnavailable: it may have been; erasing again settles it.
@@ -300,7 +309,7 @@ class Store(Protocol):
         ...
 
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
-        """How many this owner has, archived ones included, counted up to ``limit``."""
+        """How many this owner has, archived ones included and sub-agents' not, counted up to ``limit``."""
         ...
 
     async def quarantine(

@@ -146,12 +146,27 @@ class InMemoryStore(Writes):
             _row(key, held)
             for key, held in sorted(self._data.conversations.items())
             if held.head.seq
+            and not key.is_child
             and (tenant is None or key.tenant == tenant)
             and (owner is None or key.owner == owner)
             and (after is None or key > after)
             and (with_archived or not held.is_archived)
         )
         return tuple(islice(matching, limit))
+
+    async def children(self, key: ConversationKey, *, limit: int) -> tuple[DirectoryRow, ...]:
+        await anyio.lowlevel.checkpoint()
+        found = ((each, self._data.of(each)) for each in self._data.below(key))
+        return tuple(islice((_row(each, held) for each, held in found if held.head.seq), limit))
+
+    async def old_children(self, *, before_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        await anyio.lowlevel.checkpoint()
+        old = sorted(
+            (held.updated_us, key)
+            for key, held in self._data.conversations.items()
+            if key.is_child and held.head.seq and held.updated_us < before_us
+        )
+        return tuple(key for _, key in old[:limit])
 
     async def epoch(self) -> int:
         await anyio.lowlevel.checkpoint()
@@ -160,9 +175,10 @@ class InMemoryStore(Writes):
     async def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
         await anyio.lowlevel.checkpoint()
         conversations = self._data.conversations
-        others = (held for other, held in conversations.items() if other != key and _is_same_owner(other, key))
+        its_own = {key, *self._data.below(key)} & conversations.keys()
+        others = (held for other, held in conversations.items() if other not in its_own and _is_same_owner(other, key))
         elsewhere = {handle for held in others for handle in held.handles}
-        return tuple(sorted(conversations[key].handles - elsewhere)) if key in conversations else ()
+        return tuple(sorted({handle for each in its_own for handle in conversations[each].handles} - elsewhere))
 
     async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         request = Erase(key=lease.key, fence=lease.fence, cause=cause.value, at_us=at_us)
@@ -177,7 +193,7 @@ class InMemoryStore(Writes):
         mine = (
             held.head.seq > 0
             for key, held in self._data.conversations.items()
-            if (key.tenant, key.owner) == (tenant, owner)
+            if (key.tenant, key.owner) == (tenant, owner) and not key.is_child
         )
         return min(sum(mine), limit)
 

@@ -105,6 +105,11 @@ class MemoryData:
     def of(self, key: ConversationKey) -> Held:
         return self.conversations.setdefault(key, Held())
 
+    def below(self, key: ConversationKey) -> list[ConversationKey]:
+        """Of its sub-agents and theirs."""
+        prefix = key.child("").path
+        return sorted(each for each in self.conversations if each.path.startswith(prefix))
+
     def is_quarantined(self, key: ConversationKey) -> bool:
         return bool(self.of(key).quarantine)
 
@@ -209,9 +214,19 @@ class MemoryCore:
 
     def _erase(self, request: Erase) -> Erased:
         """What is left is the lease, so that a holder before it stays fenced."""
-        held = self._fenced(request.key, request.fence)
-        records = held.head.seq
-        if records:
+        self._fenced(request.key, request.fence)
+        for child in self._data.below(request.key):
+            self._bury(child, request)
+            del self._data.conversations[child]
+        records = self._bury(request.key, request)
+        self._emptied(request.key)
+        self._data.jobs.forget(request.key)
+        return Erased(records=records)
+
+    def _bury(self, key: ConversationKey, request: Erase) -> int:
+        """Leave a tombstone of what is there; returns how many records that is."""
+        held = self._data.of(key)
+        if records := held.head.seq:
             tombstone = Tombstone(
                 at_us=request.at_us,
                 cause=request.cause,
@@ -220,11 +235,9 @@ class MemoryCore:
                 epoch=held.epoch,
                 digest=digest_of((batch.records for batch in held.batches), secret=_SECRET),
             )
-            self._data.tombstones.setdefault(path_mark(request.key, secret=_SECRET), []).append(tombstone)
-        self._emptied(request.key)
-        self._data.jobs.forget(request.key)
-        self._data.epoch += records > 0
-        return Erased(records=records)
+            self._data.tombstones.setdefault(path_mark(key, secret=_SECRET), []).append(tombstone)
+            self._data.epoch += 1
+        return records
 
     def _emptied(self, key: ConversationKey) -> None:
         """Nothing but the lease is left of it."""
@@ -245,10 +258,11 @@ class MemoryCore:
             held.quarantined_us, held.quarantine_seq = (request.at_us, held.head.seq) if is_held else (0, 0)
 
     def _fenced(self, key: ConversationKey, fence: int) -> Held:
-        held = self._data.of(key)
-        if held.holder == _NOBODY or held.fence != fence:
-            raise Fenced(key.path, fence=fence, newer=held.fence)
-        return held
+        """What is stored under ``key``, for the holder of the lease of the conversation itself."""
+        leased = self._data.of(key.root)
+        if leased.holder == _NOBODY or leased.fence != fence:
+            raise Fenced(key.path, fence=fence, newer=leased.fence)
+        return self._data.of(key)
 
     def _acquire(self, request: Acquire) -> Lease:
         held = self._data.of(request.key)

@@ -195,6 +195,14 @@ class SqliteStore(Writes):
             tenant=tenant, owner=owner, limit=limit, after=after, with_archived=with_archived
         )
 
+    async def children(self, key: ConversationKey, *, limit: int) -> tuple[DirectoryRow, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.children(key, limit=limit)
+
+    async def old_children(self, *, before_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.old_children(before_us=before_us, limit=limit)
+
     async def epoch(self) -> int:
         await anyio.lowlevel.checkpoint()
         return self._reader.epoch()

@@ -9,6 +9,9 @@ is an erasure complete. A tombstone stays, written in the same transaction.
 import sqlite3
 from typing import Final
 
+import msgspec
+
+from torpor.records.ids import ConversationKey
 from torpor.store.contract import Erased
 from torpor.store.requests import Erase
 from torpor.store.tombstones import digest_of, path_mark
@@ -16,6 +19,10 @@ from torpor.store.tombstones import digest_of, path_mark
 _PLACE: Final = """
 SELECT number, last_position, seq, event, epoch FROM conversations
     WHERE tenant = ? AND owner = ? AND conversation = ?"""
+_CHILDREN: Final = """
+SELECT conversation FROM conversations
+    WHERE tenant = ? AND owner = ? AND conversation > ? || '/' AND conversation < ? || '0'"""
+"""The digit is the character behind the slash."""
 _CHAIN: Final = """
 WITH RECURSIVE chain (position, previous) AS (
     SELECT position, previous FROM journal WHERE position = :last AND number = :number
@@ -41,7 +48,11 @@ def erase(db: sqlite3.Connection, request: Erase) -> Erased:
     """All of it or, with an error, nothing; in the transaction that is open, or in one of its own."""
     db.execute("SAVEPOINT erasing")
     try:
-        erased = _erased(db, request)
+        key = request.key
+        names = db.execute(_CHILDREN, (key.tenant, key.owner, key.conversation, key.conversation)).fetchall()
+        for (name,) in names:
+            _erased(db, request, msgspec.structs.replace(key, conversation=name))
+        erased = _erased(db, request, key)
     except BaseException:
         if db.in_transaction:  # damage may have ended it
             db.execute("ROLLBACK TO erasing")
@@ -51,8 +62,7 @@ def erase(db: sqlite3.Connection, request: Erase) -> Erased:
     return erased
 
 
-def _erased(db: sqlite3.Connection, request: Erase) -> Erased:
-    key = request.key
+def _erased(db: sqlite3.Connection, request: Erase, key: ConversationKey) -> Erased:
     found = db.execute(_PLACE, (key.tenant, key.owner, key.conversation)).fetchone()
     if found is None:
         return Erased(records=0)

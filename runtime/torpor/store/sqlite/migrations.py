@@ -173,6 +173,15 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         ) STRICT""",
         "CREATE INDEX tombstones_marked ON tombstones (mark)",
     ),
+    (
+        # What sub-agents write stands among the conversations, and in none of their lists.
+        "DROP INDEX conversations_listed",
+        """CREATE INDEX conversations_listed ON conversations (tenant, owner, conversation)
+            WHERE is_archived = 0 AND instr(conversation, '/') = 0""",
+        """CREATE INDEX conversations_own ON conversations (tenant, owner, conversation)
+            WHERE instr(conversation, '/') = 0""",
+        "CREATE INDEX conversations_children ON conversations (updated_us) WHERE instr(conversation, '/') > 0",
+    ),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 

@@ -53,15 +53,31 @@ SELECT tenant, owner, conversation, agent, coalesce(titles.title, ''), seq, even
 """What ``_directory_row`` reads."""
 _DESCRIBE: Final = _ROWS.format(condition="tenant = ? AND owner = ? AND conversation = ?")
 _LIST: Final = _ROWS + " ORDER BY tenant, owner, conversation LIMIT ?"
+_NO_CHILD: Final = "instr(conversation, '/') = 0"
+_CHILDREN: Final = _LIST.format(
+    condition="tenant = ? AND owner = ? AND conversation > ? || '/' AND conversation < ? || '0'"
+)
+_OLD_CHILDREN: Final = """
+SELECT tenant, owner, conversation FROM conversations
+    WHERE instr(conversation, '/') > 0 AND updated_us < ? ORDER BY updated_us, tenant, owner, conversation LIMIT ?"""
 _EPOCH: Final = "SELECT next FROM epochs"
 _HANDLES: Final = """
-SELECT handle FROM handles AS mine JOIN conversations AS c USING (number)
-    WHERE tenant = ? AND owner = ? AND conversation = ? AND NOT EXISTS (
-        SELECT 1 FROM handles AS others JOIN conversations AS o USING (number)
-        WHERE others.handle = mine.handle AND others.number <> mine.number AND o.tenant = c.tenant AND o.owner = c.owner
-    ) ORDER BY handle"""
+WITH own (number) AS (
+    SELECT number FROM conversations
+        WHERE tenant = :tenant AND owner = :owner AND conversation = :conversation
+    UNION ALL
+    SELECT number FROM conversations
+        WHERE tenant = :tenant AND owner = :owner
+            AND conversation > :conversation || '/' AND conversation < :conversation || '0'
+)
+SELECT DISTINCT handle FROM handles AS mine WHERE number IN own AND NOT EXISTS (
+    SELECT 1 FROM handles AS others JOIN conversations AS o USING (number)
+        WHERE others.handle = mine.handle AND others.number NOT IN own AND o.tenant = :tenant AND o.owner = :owner
+) ORDER BY handle"""
 _COUNT: Final = """
-SELECT count(*) FROM (SELECT 1 FROM conversations WHERE tenant = ? AND owner = ? LIMIT ?)"""
+SELECT count(*) FROM (
+    SELECT 1 FROM conversations WHERE tenant = ? AND owner = ? AND instr(conversation, '/') = 0 LIMIT ?
+)"""
 
 # A chain is walked backwards, newest first; it cannot run in a circle, since positions only fall.
 _TAIL: Final = """
@@ -187,7 +203,7 @@ class SqliteReader:
         after: ConversationKey | None = None,
         with_archived: bool = True,
     ) -> tuple[DirectoryRow, ...]:
-        conditions: list[str] = ["TRUE"]
+        conditions = [_NO_CHILD]
         values: list[str | int] = []
         if tenant is not None:
             conditions.append("tenant = ?")
@@ -204,6 +220,16 @@ class SqliteReader:
         with reading(self._path):
             return tuple(_directory_row(row) for row in sound_rows(self._db, sql, (*values, limit), path=self._path))
 
+    def children(self, key: ConversationKey, *, limit: int) -> tuple[DirectoryRow, ...]:
+        with reading(self._path, key):
+            rows = sound_rows(self._db, _CHILDREN, (*_names(key), key.conversation, limit), path=self._path)
+            return tuple(map(_directory_row, rows))
+
+    def old_children(self, *, before_us: int, limit: int) -> tuple[ConversationKey, ...]:
+        with reading(self._path):
+            rows = sound_rows(self._db, _OLD_CHILDREN, (before_us, limit), path=self._path)
+            return tuple(ConversationKey(*row) for row in rows)
+
     def epoch(self) -> int:
         with reading(self._path):
             (epoch,) = self._db.execute(_EPOCH).fetchone()
@@ -211,7 +237,7 @@ class SqliteReader:
 
     def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
         with reading(self._path, key):
-            return tuple(handle for (handle,) in self._db.execute(_HANDLES, _names(key)))
+            return tuple(handle for (handle,) in self._db.execute(_HANDLES, msgspec.structs.asdict(key)))
 
     def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         with reading(self._path):
