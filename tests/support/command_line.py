@@ -1,4 +1,8 @@
-"""The ``torpor`` command as a person uses it: subprocesses in a home, a server among them, a chat on a terminal."""
+"""The ``torpor`` command as a person uses it: processes in a home, a server among them, a chat on a terminal.
+
+What runs to its end is forked from a process that has imported the engine. Lines of a shell, servers, chats and what
+runs beside a test start from nothing, as they do for a person.
+"""
 
 import os
 import pty
@@ -14,6 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+
+from tests.support import forked_torpor
 
 DEADLINE_S = 60.0
 """For anything at all; a loaded machine is slow, and a test that waits this long has failed."""
@@ -43,16 +49,7 @@ class Command:
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run it to its end, which must have the exit code ``code``."""
-        done = subprocess.run(
-            [*_TORPOR, *arguments],
-            cwd=self.directory,
-            env=self.environ,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        done = forked_torpor.run(arguments, cwd=self.directory, env=self.environ, stdin=stdin, within_s=DEADLINE_S)
         assert done.returncode == code, f"torpor {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
