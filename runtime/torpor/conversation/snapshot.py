@@ -18,7 +18,7 @@ from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
 
-SNAPSHOT_VERSION: Final = 9
+SNAPSHOT_VERSION: Final = 10
 """Raised when the fold or this layout changes its meaning; others are ignored."""
 
 

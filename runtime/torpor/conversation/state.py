@@ -252,7 +252,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     lost_calls: tuple[CallId, ...] = ()
     """Writes of earlier turns settled as unknown that may still end; bounded by ``LOST_CALLS_MAX``."""
     last_usage: Usage = Usage()
-    """Of the last reply."""
+    """Of the last reply; without its output where a part of it was left out."""
     measured_bytes: int = 0
     """Size of what ``last_usage`` counted: preamble, messages and the reply."""
 
