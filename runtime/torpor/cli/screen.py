@@ -29,6 +29,8 @@ from torpor.records.events import (
     ModelFailedEvent,
     ReplyFinishedEvent,
     SkillLoadedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -48,10 +50,25 @@ OUTCOMES: Final = {
     Outcome.INTERRUPTED: "interrupted",
     Outcome.UNKNOWN: "outcome unknown",
 }
+_WORK_ENDED: Final = {
+    "": "answered",
+    "steps": "used up its steps",
+    "tokens": "used up its tokens",
+    "seconds": "used up its time",
+    "cancelled": "was cancelled",
+    "lost": "was lost",
+}
 _CUT_BY: Final = {"client": "cancelled", "operator": "cancelled by an operator", "interrupt": "cut by a new message"}
 
 
 _COLUMNS: Final = 80
+
+
+def _ended_by(event: SubagentFinishedEvent) -> str:
+    """How the work of a sub-agent ended, in a few words."""
+    steps = f"{event.rounds} step{'' if event.rounds == 1 else 's'}"
+    found = f", {event.findings} finding{'' if event.findings == 1 else 's'}" if event.bundle else ""
+    return f"{_WORK_ENDED.get(event.code, event.code)} after {steps}{found}"
 
 
 class Screen:
@@ -173,6 +190,10 @@ class Screen:
                 self.note(in_words(event))
             case SkillLoadedEvent():
                 self._line(f"  · skill {event.skill}")
+            case SubagentStartedEvent():
+                self._line(f"  · {event.name} at work")
+            case SubagentFinishedEvent():
+                self._line(f"  · {event.name} {_ended_by(event)}")
             case ReplyFinishedEvent():
                 self._complete(event.text, call=event.call)
                 if event.stop_reason in CUT_SHORT and not event.tool_calls:

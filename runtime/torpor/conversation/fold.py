@@ -86,12 +86,14 @@ def _archived(state: ConversationState, record: ConversationArchived | Conversat
 
 
 def _forked(state: ConversationState, record: ConversationForked) -> ConversationState:
-    """What waited there, was ordered there or may still end there is nothing to this one."""
+    """What waited there, was ordered there, works there or may still end there is nothing to this one."""
     waiting = tuple(message.id for message in state.queued)
     if state.turn is not None or waiting != record.messages:
         raise BadHistory(f"record {record.seq} forks with {record.messages!r}, waiting are {waiting!r}, or a turn runs")
     live = msgspec.structs.replace(state.live, ordered="")
-    return msgspec.structs.replace(state, queued=(), offers=(), lost_calls=(), live=live, is_archived=False)
+    return msgspec.structs.replace(
+        state, queued=(), offers=(), lost_calls=(), children=(), live=live, is_archived=False
+    )
 
 
 def _received(state: ConversationState, record: MessageReceived) -> ConversationState:

@@ -20,6 +20,8 @@ from torpor.records.events import (
     ModelFailedEvent,
     ReplyFinishedEvent,
     SkillLoadedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -48,6 +50,8 @@ from torpor.records.journal import (
     ModelReplied,
     Record,
     SkillLoaded,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -169,6 +173,23 @@ def _skill_loaded(record: SkillLoaded) -> AnyEvent:
     return SkillLoadedEvent(**_head(record), skill=record.skill)
 
 
+def _subagent_started(record: SubagentStarted) -> AnyEvent:
+    return SubagentStartedEvent(**_head(record), call_id=record.call_id, name=record.name)
+
+
+def _subagent_finished(record: SubagentFinished) -> AnyEvent:
+    return SubagentFinishedEvent(
+        **_head(record),
+        call_id=record.call_id,
+        name=record.name,
+        outcome=record.outcome,
+        code=record.code,
+        rounds=record.rounds,
+        bundle=record.bundle,
+        findings=record.findings,
+    )
+
+
 def _tool_late(record: LateResult) -> AnyEvent:
     return ToolLateEvent(
         **_head(record), call_id=record.call_id, name=record.name, of_turn=record.of_turn, outcome=record.outcome
@@ -211,6 +232,8 @@ _PROJECTIONS: Final[dict[type[Record], Callable[[Any], AnyEvent]]] = {
     LiveContextReplaced: _live_context_replaced,
     LiveContextFailed: _live_context_failed,
     SkillLoaded: _skill_loaded,
+    SubagentStarted: _subagent_started,
+    SubagentFinished: _subagent_finished,
     LateResult: _tool_late,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cancelled,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from torpor.conversation.segments import TurnStart
-from torpor.conversation.state import ConversationState, EndedTurn, LiveState, LoadedSkill
+from torpor.conversation.state import ChildState, ConversationState, EndedTurn, LiveState, LoadedSkill
 from torpor.conversation.view import Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
@@ -64,6 +64,7 @@ class _Plain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fold_failed_us: int = 0
     lasting_bytes: int = 0
     lost_calls: tuple[CallId, ...] = ()
+    children: tuple[ChildState, ...] = ()
     last_usage: Usage = Usage()
     measured_bytes: int = 0
 

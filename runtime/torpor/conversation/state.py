@@ -13,7 +13,7 @@ from torpor.conversation.segments import TurnStart
 from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
-from torpor.records.ids import CallId, MessageId
+from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.journal import Effect, FoldReason, Offer, Outcome, Usage, WhenBusy
 from torpor.records.summary import Item, Summary
 
@@ -66,6 +66,20 @@ class LoadedSkill(msgspec.Struct, frozen=True, kw_only=True):
     """Whose result brought the text."""
     head: tuple[Block, ...] = ()
     """The text as it stands at the beginning of the view, since that result was folded; nothing before."""
+
+
+class ChildState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sub-agent that started and has not ended."""
+
+    call_id: CallId
+    name: str
+    """Of its definition."""
+    child: str
+    """Its name below the conversation."""
+    turn: int
+    """That it works for; may be over."""
+    cause: MessageId = NO_MESSAGE
+    """The message that the turn began with."""
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -251,8 +265,10 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     """What the last turn with something for itself alone left: later requests begin with the same, up to here."""
     lost_calls: tuple[CallId, ...] = ()
     """Writes of earlier turns settled as unknown that may still end; bounded by ``LOST_CALLS_MAX``."""
+    children: tuple[ChildState, ...] = ()
+    """Sub-agents at work, in the order in which they started; those of turns that are over included."""
     last_usage: Usage = Usage()
-    """Of the last reply; without its output where a part of it was left out."""
+    """Of the last reply."""
     measured_bytes: int = 0
     """Size of what ``last_usage`` counted: preamble, messages and the reply."""
 

@@ -19,6 +19,7 @@ from torpor.conversation.state import (
     BadHistory,
     CallState,
     CallStatus,
+    ChildState,
     ConversationState,
     EndedTurn,
     LoadedSkill,
@@ -43,6 +44,8 @@ from torpor.records.journal import (
     Record,
     SkillLoaded,
     StepKind,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -223,14 +226,10 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
         last_resort=None,
         was_too_long=False,
     )
-    usage, measured_bytes = record.usage, state.preamble.size_bytes + state.view.size_bytes
-    if record.dropped:
-        # What was left out is in no later request, yet was counted with the rest of the reply.
-        usage = msgspec.structs.replace(usage, output_tokens=0)
-    else:
-        measured_bytes += sum(len(bytes(block)) for block in record.blocks)
+    replied_bytes = sum(len(bytes(block)) for block in record.blocks)
+    measured_bytes = state.preamble.size_bytes + state.view.size_bytes + replied_bytes
     return msgspec.structs.replace(
-        state, turn=replied, last_usage=usage, measured_bytes=measured_bytes, is_measured=True
+        state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes, is_measured=True
     )
 
 
@@ -322,6 +321,30 @@ def _skill_loaded(state: ConversationState, record: SkillLoaded) -> Conversation
         key=record.skill, digest=record.digest, allowed_tools=record.allowed_tools, call_id=record.call_id
     )
     return msgspec.structs.replace(state, skills=(*others, loaded))
+
+
+def _subagent_started(state: ConversationState, record: SubagentStarted) -> ConversationState:
+    call = _call(_running(state, record), record.call_id, record)
+    if call.status is not CallStatus.STARTED:
+        raise BadHistory(f"record {record.seq} starts a sub-agent of call {record.call_id!r}, which is not running")
+    if any(child.child == record.child for child in state.children):
+        raise BadHistory(f"record {record.seq} starts sub-agent {record.child!r}, which is running")
+    child = ChildState(
+        call_id=record.call_id, name=record.name, child=record.child, turn=record.turn, cause=record.cause
+    )
+    return msgspec.structs.replace(state, children=(*state.children, child))
+
+
+def _subagent_finished(state: ConversationState, record: SubagentFinished) -> ConversationState:
+    """Its turn may be over: one that is cancelled does not wait for it."""
+    ended = (record.call_id, record.name, record.child, record.turn)
+    left = tuple(each for each in state.children if (each.call_id, each.name, each.child, each.turn) != ended)
+    if len(left) == len(state.children):
+        raise BadHistory(
+            f"record {record.seq} ends sub-agent {record.child!r} of call {record.call_id!r} in turn {record.turn}, "
+            f"running are {tuple(each.child for each in state.children)!r}"
+        )
+    return msgspec.structs.replace(state, children=left)
 
 
 def _late_result(state: ConversationState, record: LateResult) -> ConversationState:
@@ -416,6 +439,8 @@ TURN_FOLDS: Final[dict[type[Record], Callable[[ConversationState, Any], Conversa
     ContextReplaced: _context_replaced,
     CompactionFailed: _compaction_failed,
     SkillLoaded: _skill_loaded,
+    SubagentStarted: _subagent_started,
+    SubagentFinished: _subagent_finished,
     LateResult: _late_result,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cut,

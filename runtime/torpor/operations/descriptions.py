@@ -38,6 +38,8 @@ from torpor.records.journal import (
     PreambleReturned,
     Record,
     SkillLoaded,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -353,6 +355,34 @@ def _skill_loaded(record: SkillLoaded) -> Description:
     return f"skill {record.skill} loaded (about {record.tokens} tokens)", facts, ""
 
 
+def _subagent_started(record: SubagentStarted) -> Description:
+    facts: Facts = {"call_id": record.call_id, "name": record.name, "child": record.child}
+    return f"sub-agent {record.name} started as {record.child}", facts, ""
+
+
+def _subagent_finished(record: SubagentFinished) -> Description:
+    facts: Facts = {
+        "call_id": record.call_id,
+        "name": record.name,
+        "child": record.child,
+        "outcome": record.outcome.value,
+        "code": record.code,
+        "rounds": record.rounds,
+        "usage": _usage(record.usage),
+        "bundle": record.bundle,
+        "findings": record.findings,
+        "dropped": len(record.dropped),
+        "child_seq": record.child_seq,
+        "link": record.link,
+    }
+    how = f", {record.code}" if record.code else ""
+    work = f"{_count(range(record.rounds), 'model call')}, {_count(range(record.findings), 'finding')}"
+    if record.dropped:
+        work += f", {_count(record.dropped, 'unknown id')} dropped"
+    what = f"sub-agent {record.name} as {record.child} {_OUTCOMES[record.outcome]}{how} ({work})"
+    return what, facts, "\n".join(record.dropped)
+
+
 def _late_result(record: LateResult) -> Description:
     facts: Facts = {
         "call_id": record.call_id,
@@ -478,6 +508,8 @@ _DESCRIPTIONS: Final[dict[type[Record], Callable[[Any], Description]]] = {
     LiveContextReplaced: _live_replaced,
     LiveContextFailed: _live_failed,
     SkillLoaded: _skill_loaded,
+    SubagentStarted: _subagent_started,
+    SubagentFinished: _subagent_finished,
     LateResult: _late_result,
     TurnFinished: _turn_finished,
     TurnCancelled: _turn_cancelled,

@@ -110,6 +110,27 @@ class SkillLoadedEvent(Event, frozen=True, tag="skill.loaded"):
     skill: str
 
 
+class SubagentStartedEvent(Event, frozen=True, tag="subagent.started"):
+    """A tool call has a sub-agent at work."""
+
+    call_id: CallId
+    name: str
+
+
+class SubagentFinishedEvent(Event, frozen=True, tag="subagent.finished"):
+    """It has ended; what it found is in the bundle, where it has one."""
+
+    call_id: CallId
+    name: str
+    outcome: Outcome
+    code: str = ""
+    """Empty where it answered; else the budget that it overran, or what ended it."""
+    rounds: int = 0
+    """Model calls that were answered."""
+    bundle: str = ""
+    findings: int = 0
+
+
 class ContextReplacedEvent(Event, frozen=True, tag="context.replaced"):
     """Older turns are a summary now, as far as the model is concerned; a client keeps what it has."""
 
@@ -191,6 +212,8 @@ AnyEvent: TypeAlias = (
     | LiveContextReplacedEvent
     | LiveContextFailedEvent
     | SkillLoadedEvent
+    | SubagentStartedEvent
+    | SubagentFinishedEvent
     | ToolLateEvent
     | TurnFinishedEvent
     | TurnCancelledEvent

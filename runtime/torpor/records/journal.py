@@ -446,6 +446,42 @@ class SkillLoaded(Record, frozen=True, tag="skill_loaded"):
     """Estimated, of the text."""
 
 
+class SubagentStarted(Record, frozen=True, tag="subagent_started"):
+    """A tool call that runs has a sub-agent at work."""
+
+    call_id: CallId
+    name: str
+    """Of its definition."""
+    child: str
+    """Its name below the conversation: its own journal is that of ``key.child(child)``."""
+
+
+class SubagentFinished(Record, frozen=True, tag="subagent_finished"):
+    """A sub-agent has ended, in time for the result of its call or after it."""
+
+    call_id: CallId
+    name: str
+    child: str
+    outcome: Outcome
+    code: str = ""
+    """Empty where it answered; ``steps``, ``tokens`` or ``seconds``: the budget that it overran, and gave what it had;
+    ``cancelled``; ``lost``: its process ended; ``failed``: the result says how."""
+    rounds: int = 0
+    """Model calls that were answered."""
+    usage: Usage = Usage()
+    """Of all of them, and of the sub-agents below it."""
+    bundle: str = ""
+    """Where what it found lies; empty for nothing."""
+    findings: int = 0
+    """In the bundle."""
+    dropped: tuple[str, ...] = ()
+    """Ids that it named and nobody had found."""
+    child_seq: int = 0
+    """The last record of its journal."""
+    link: str = ""
+    """Last link of its view, hex."""
+
+
 class LateResult(Record, frozen=True, tag="late_result"):
     """A write that was settled as unknown ended after all; the note reaches the model at its next turn."""
 
@@ -517,6 +553,8 @@ JournalRecord: TypeAlias = (
     | LiveContextReplaced
     | LiveContextFailed
     | SkillLoaded
+    | SubagentStarted
+    | SubagentFinished
     | LateResult
     | TurnFinished
     | TurnCancelled
@@ -543,6 +581,8 @@ PUBLIC_RECORDS: Final = (
     LiveContextReplaced,
     LiveContextFailed,
     SkillLoaded,
+    SubagentStarted,
+    SubagentFinished,
     LateResult,
     TurnFinished,
     TurnCancelled,

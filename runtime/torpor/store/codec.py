@@ -22,6 +22,7 @@ from torpor.records.journal import (
     ConversationUnarchived,
     JournalRecord,
     MessageRetracted,
+    SubagentFinished,
     ToolFinished,
     TurnFailed,
     TurnPrepared,
@@ -106,7 +107,12 @@ def shown_by(records: Sequence[JournalRecord]) -> Shown:
 
 def handles_in(records: Iterable[JournalRecord]) -> list[str]:
     """Blobs that ``records`` name."""
-    return [record.handle for record in records if isinstance(record, ToolFinished) and record.handle]
+    handles: list[str] = []
+    for record in records:
+        match record:
+            case ToolFinished(handle=handle) | SubagentFinished(bundle=handle) if handle:
+                handles.append(handle)
+    return handles
 
 
 def encode_records(records: Sequence[JournalRecord]) -> bytes:
