@@ -268,7 +268,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[ChildState, ...] = ()
     """Sub-agents at work, in the order in which they started; those of turns that are over included."""
     last_usage: Usage = Usage()
-    """Of the last reply."""
+    """Of the last reply; without its output where a part of it was left out."""
     measured_bytes: int = 0
     """Size of what ``last_usage`` counted: preamble, messages and the reply."""
 

@@ -226,10 +226,14 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
         last_resort=None,
         was_too_long=False,
     )
-    replied_bytes = sum(len(bytes(block)) for block in record.blocks)
-    measured_bytes = state.preamble.size_bytes + state.view.size_bytes + replied_bytes
+    usage, measured_bytes = record.usage, state.preamble.size_bytes + state.view.size_bytes
+    if record.dropped:
+        # What was left out is in no later request, yet was counted with the rest of the reply.
+        usage = msgspec.structs.replace(usage, output_tokens=0)
+    else:
+        measured_bytes += sum(len(bytes(block)) for block in record.blocks)
     return msgspec.structs.replace(
-        state, turn=replied, last_usage=record.usage, measured_bytes=measured_bytes, is_measured=True
+        state, turn=replied, last_usage=usage, measured_bytes=measured_bytes, is_measured=True
     )
 
 
