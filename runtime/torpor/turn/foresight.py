@@ -10,21 +10,28 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from torpor.conversation.budget import BYTES_PER_TOKEN
+from torpor.conversation.budget import BYTES_PER_TOKEN, pending_bytes
 from torpor.conversation.compaction import WORTH_FOLDING_BYTES, fitted
 from torpor.conversation.fold import fold
+from torpor.conversation.folding import folded, plan_of
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import CallModel, Compact, Folding, Lane, StepOptions, next_step
+from torpor.conversation.summary import Carried
 from torpor.flags.contract import Decided
 from torpor.records.ids import MessageId
 from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
+from torpor.records.summary import Summary
 from torpor.skillbook.catalogue import Catalogue
 from torpor.turn.agents import Agent
-from torpor.turn.fold_record import unaided
+from torpor.turn.fold_record import FoldTerms, unaided
 
 _FOLDS_MAX: Final = len(FoldReason)
 """Before one call; each of them is done once at most."""
+_ASKING: Final = frozenset({FoldReason.SUMMARY, FoldReason.EVERYTHING})
+"""Folds for which a summariser is asked."""
+_AROUND_ITEMS_BYTES: Final = 120
+"""The line above the open items, and the one that counts those left out."""
 
 
 class Foreseen(NamedTuple):
@@ -37,6 +44,9 @@ class Foreseen(NamedTuple):
     """How much longer the summary may become than it is in ``state``."""
     is_asked: bool = False
     """Whether the model is asked at all, and the turn does not end for want of room."""
+    worst_bytes: int = 0
+    """Of the first request once everything else is folded and a summariser has found as many open items as it may; 0
+    where none is asked."""
 
 
 def foreseen(
@@ -54,20 +64,41 @@ def foreseen(
 
     Args: catalogue: the skills that there are now.  folding: what the agent's requests may take.
     """
-    state, growth_bytes = fold(state, numbered(state, records, at_us=now_us)), 0
+    state, growth_bytes, worst_bytes = fold(state, numbered(state, records, at_us=now_us)), 0, 0
     for _ in range(_FOLDS_MAX):
         step = next_step(state, Lane.TURN, steps, now_us, folding=folding)
         if isinstance(step, CallModel):
-            return Foreseen(state, step.joined, growth_bytes, is_asked=True)
+            return Foreseen(state, step.joined, growth_bytes, is_asked=True, worst_bytes=worst_bytes)
         if not isinstance(step, Compact):
             break
         terms = agent.fold_terms(state.preamble, decided, catalogue)
+        if folding.window.has_summariser and step.reason in _ASKING:
+            worst_bytes = worst_bytes or _worst_bytes(state, folding=folding, terms=terms)
         record = unaided(state, step, folding=folding, terms=terms)
         growth_bytes = _growth_bytes(state, record, folding=folding) if step.reason is FoldReason.SUMMARY else 0
         state = fold(state, numbered(state, [record], at_us=now_us))
         if not record.is_without_tool:
             state = msgspec.structs.replace(state, preamble=terms.preamble)
-    return Foreseen(state, (), growth_bytes)
+    return Foreseen(state, (), growth_bytes, worst_bytes=worst_bytes)
+
+
+def _worst_bytes(state: ConversationState, *, folding: Folding, terms: FoldTerms) -> int:
+    """Of a request with the running turn and the items, which do not make way for it."""
+    options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
+    record = folded(
+        state,
+        plan_of(state, FoldReason.EVERYTHING),
+        reason=FoldReason.EVERYTHING,
+        summary=Summary(),
+        carried=Carried(items=()),
+        skills=frozenset(),
+        options=options,
+        reads_earlier=terms.reads_earlier,
+    )
+    head_bytes = sum(len(memoryview(block)) for block in record.head)
+    items_bytes = _AROUND_ITEMS_BYTES + options.items_tokens * BYTES_PER_TOKEN
+    own_bytes = state.view.size_bytes - state.starts[-1].size_bytes + pending_bytes(state, ())
+    return state.preamble.size_bytes + head_bytes + items_bytes + own_bytes
 
 
 def _growth_bytes(state: ConversationState, record: ContextReplaced, *, folding: Folding) -> int:

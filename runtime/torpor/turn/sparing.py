@@ -61,23 +61,35 @@ Foresee = Callable[[Sequence[JournalRecord]], Foreseen]
 def sparing(state: ConversationState, *, begin: Begin, foresee: Foresee, window: Window) -> list[JournalRecord]:
     """The records of the turn with the least that has to be cut; with all of it cut where even that is not enough.
 
+    What a summariser finds to be open is not cut either, so room is left for that where there is any.
+
     Args: begin: the records with so much cut.  foresee: what comes of them until the model is asked.  window: what the
         agent's requests may take.
     """
     records = begin(NOTHING)
-    if not _is_crowded(state, records, window=window) or foresee(records).is_asked:
+    if not _is_crowded(state, records, window=window):
         return records
-    less = NOTHING
+    ahead = foresee(records)
+    if _is_sure(ahead, window=window):
+        return records
+    second_best, less = records if ahead.is_asked else None, NOTHING
     for cut in (Spared(excerpts_tokens=0), Spared(signal_tokens=0), Spared(is_without_tool=True)):
         tried = less.with_cut(cut)
         before, records = records, begin(tried)
         if _is_same(records, before):
             continue  # there is nothing of it
         ahead = foresee(records)
-        if ahead.is_asked:
+        if _is_sure(ahead, window=window):
             return _widened(less, cut, ahead, begin=begin, foresee=foresee, window=window) or records
+        if ahead.is_asked and second_best is None:
+            second_best = _widened(less, cut, ahead, begin=begin, foresee=foresee, window=window) or records
         less = tried
-    return begin(less)
+    return second_best or begin(less)
+
+
+def _is_sure(ahead: Foreseen, *, window: Window) -> bool:
+    """Whether the model is asked, whatever a summariser finds to be open."""
+    return ahead.is_asked and math.ceil(ahead.worst_bytes / window.bytes_per_token) <= window.limit_tokens
 
 
 def _widened(
@@ -88,12 +100,15 @@ def _widened(
     view_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
     tokens = next_request_tokens(ahead.state, view_bytes, bytes_per_token=ratio)
     free = math.floor(window.limit_tokens - tokens - ahead.growth_bytes / ratio) - _MARGIN_TOKENS
+    if is_sure := _is_sure(ahead, window=window):
+        free = min(free, math.floor(window.limit_tokens - ahead.worst_bytes / ratio) - _MARGIN_TOKENS)
     if free <= 0 or cut.is_without_tool:
         return None
     for share in _SHARES:
         wider = less.with_cut(cut, tokens=math.floor(share * free))
         records = begin(wider)
-        if foresee(records).is_asked:
+        wide = foresee(records)
+        if _is_sure(wide, window=window) if is_sure else wide.is_asked:
             return records
     return None
 

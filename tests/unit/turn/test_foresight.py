@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
 from tests.support import rebuild
 from tests.support.doubles import Gate, PlayedModel, calls, fails, reads, says, use
@@ -23,6 +24,8 @@ from torpor.records.journal import (
     TurnPrepared,
     WhenBusy,
 )
+from torpor.turn import opening
+from torpor.turn.foresight import Foreseen, foreseen
 
 SIX = Profile(budget_tokens=60_000, exchanges_max=6)
 """The seventh turn folds all but the last two before it."""
@@ -129,6 +132,27 @@ async def test_a_long_summary_beside_a_quotation_still_fits() -> None:
     assert [folded.reason for folded in folds] == [FoldReason.SUMMARY]
     assert prepared.lookback
     assert request.estimated_tokens <= TIGHT.budget_tokens - TIGHT.headroom_tokens
+
+
+async def test_what_a_summariser_may_find_to_be_open_is_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    foretold = list[Foreseen]()
+
+    def noted(*args: Any, **named: Any) -> Foreseen:
+        foretold.append(foreseen(*args, **named))
+        return foretold[-1]
+
+    items = [{"kind": "denial", "text": f"{number} {'d' * 200}", "turn": 1} for number in range(10)]
+    summariser = PlayedModel([says(json.dumps({"open": items}))])
+    async with running_engine(profile=TIGHT, summariser=summariser) as engine:
+        await talk(engine, 14, long="x" * 500)
+        monkeypatch.setattr(opening, "foreseen", noted)
+        await look_back(engine, 1, text="y" * 15_000)
+        folds = await engine.records_of(ContextReplaced)
+        size_bytes = len(rebuild.canonical(engine.model.requests[-1]))
+    assert [folded.reason for folded in folds] == [FoldReason.SUMMARY, FoldReason.EVERYTHING]
+    assert len(folds[-1].items) == len(items)
+    assert foretold
+    assert all(size_bytes <= ahead.worst_bytes < size_bytes + 5_000 for ahead in foretold)
 
 
 async def test_the_last_turns_are_quoted_where_even_they_have_to_go() -> None:

@@ -49,9 +49,10 @@ class Rules:
 class Begun:
     """A turn that was begun, and what comes of it."""
 
-    def __init__(self, text_bytes: int, **fields: object) -> None:
-        """Args: text_bytes: of the message.  fields: of the state before."""
+    def __init__(self, text_bytes: int, *, found_tokens: int = 0, **fields: object) -> None:
+        """Args: text_bytes: of the message.  found_tokens: that a summariser may add.  fields: of the state before."""
         self.rules = Rules()
+        self.found_tokens = found_tokens
         definition = AgentDefinition(name="clerk", system="You.", model={"kind": "played"}, policies=("*",))
         toolbox = FakeToolbox([reads("look"), reads(READ_EARLIER)], ledger=Ledger())
         profile = Profile(budget_tokens=LIMIT + 500, headroom_tokens=500)
@@ -90,7 +91,7 @@ class Begun:
         )
 
     def _foresee(self, records: Sequence[JournalRecord]) -> Foreseen:
-        return foreseen(
+        ahead = foreseen(
             self.state,
             records,
             agent=self.agent,
@@ -100,6 +101,8 @@ class Begun:
             folding=self.folding,
             now_us=1,
         )
+        size_bytes = ahead.state.preamble.size_bytes + ahead.state.view.size_bytes + pending_bytes(ahead.state, ())
+        return ahead._replace(worst_bytes=size_bytes + 4 * self.found_tokens if self.found_tokens else 0)
 
 
 def test_where_all_of_it_fits_nothing_is_cut_and_nothing_is_tried() -> None:
@@ -109,10 +112,11 @@ def test_where_all_of_it_fits_nothing_is_cut_and_nothing_is_tried() -> None:
     assert begun.offers_earlier
 
 
-def nearly(free_tokens: int, **fields: object) -> Begun:
+def nearly(free_tokens: int, *, found_tokens: int = 0, **fields: object) -> Begun:
     """A message that leaves so many tokens below the limit, were it alone."""
-    bare = Begun(4 * LIMIT, **{name: field for name, field in fields.items() if name != "context"})
-    return Begun(4 * LIMIT - 4 * (bare.tokens - LIMIT) - 4 * free_tokens, **fields)
+    told = {name: field for name, field in fields.items() if name != "context"}
+    bare = Begun(4 * LIMIT, found_tokens=0, **told)
+    return Begun(4 * LIMIT - 4 * (bare.tokens - LIMIT) - 4 * free_tokens, found_tokens=found_tokens, **fields)
 
 
 def test_excerpts_are_cut_to_what_is_free() -> None:
@@ -147,3 +151,14 @@ def test_where_that_does_not_help_either_all_of_it_is_left_out(generation: int) 
     assert not begun.ahead.is_asked
     assert begun.prepared.cut == ("policy_excerpts", "envelope", *["read_earlier"] * generation)
     assert begun.prepared.turn_only == begun.prepared.signal == ()
+
+
+@pytest.mark.parametrize("found_tokens", [0, 60, 150])
+def test_room_is_left_for_what_a_summariser_may_find_to_be_open(found_tokens: int) -> None:
+    begun = nearly(330, found_tokens=found_tokens)
+    assert begun.prepared.policies
+    assert begun.tokens + found_tokens <= LIMIT < begun.tokens + found_tokens + 220
+
+
+def test_where_there_is_no_room_for_that_anyway_excerpts_are_not_cut_for_it() -> None:
+    assert nearly(330, found_tokens=500).prepared.policies == nearly(330).prepared.policies
