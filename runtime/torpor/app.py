@@ -55,6 +55,7 @@ from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.memory import ProcessMemory
 from torpor.supervisor.registry import Supervisor
 from torpor.supervisor.retiring import Retiring
+from torpor.supervisor.spawn import Subagents
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.turn.agents import Agents
@@ -232,7 +233,15 @@ async def _engine(
         job_store = wrapping.jobs(opened.job_store)
         runner = JobRunner(job_store, clock=clock, options=settings.jobs, holder=holder)
         parts = _actor_parts(
-            settings, home, store=store, bus=bus, clock=clock, ids=ids, runner=runner, instruments=instruments
+            settings,
+            home,
+            store=store,
+            blobs=blobs,
+            bus=bus,
+            clock=clock,
+            ids=ids,
+            runner=runner,
+            instruments=instruments,
         )
         supervisor = Supervisor(
             parts,
@@ -309,6 +318,7 @@ def _actor_parts(
     home: Home,
     *,
     store: Store,
+    blobs: Blobs,
     bus: Bus,
     clock: Clock,
     ids: IdSource,
@@ -336,6 +346,7 @@ def _actor_parts(
         surroundings=home.surroundings,
         creations=Creations(limit=settings.gateway.conversations_per_owner_max),
         jobs_added=runner.wake,
+        spawns=Subagents(home.subagents, blobs=blobs, options=settings.subagents).of if home.subagents else None,
         observer=instruments.observer,
     )
 

@@ -24,6 +24,8 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import SkillRoot
 from torpor.skillbook.reload import SkillBook
 from torpor.store.contract import Blobs
+from torpor.subagents.definition import SUBAGENTS_FOLDER, Subagent, SubagentDefinition
+from torpor.subagents.making import make_subagents, spawning_tools
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.load import load_tools
@@ -62,6 +64,8 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     skills: SkillBook
     policies: PolicyBook
     agents: Agents
+    subagents: Mapping[str, Subagent]
+    """By name."""
     surroundings: Surroundings
 
     @asynccontextmanager
@@ -104,6 +108,7 @@ def load_home(
     skills.load()
     policies = PolicyBook(settings.home, options=settings.policies)
     policies.load()
+    subagents = _subagents(settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
     agents = [
         _agent(definition, settings=settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
         for definition in settings.agents
@@ -130,6 +135,7 @@ def load_home(
         skills=skills,
         policies=policies,
         agents=Agents(tuple(agents)),
+        subagents=subagents,
         surroundings=surroundings,
     )
 
@@ -171,8 +177,36 @@ def _agent(
         model=wrap_model(models.model(definition.model, where=where)),
         summariser=_summariser(definition, models=models, wrap_model=wrap_model, where=where),
         live=_live_model(definition, models=models, wrap_model=wrap_model, where=where),
-        toolbox=wrap(tools.toolbox(definition.tools)),
+        toolbox=wrap(
+            tools.toolbox(definition.tools, more=spawning_tools(settings.subagent_definitions, definition.subagents))
+        ),
         profile=settings.profiles[definition.profile],
+        index_budget_tokens=settings.skills.index_budget_tokens,
+    )
+
+
+def _subagents(
+    settings: Settings,
+    *,
+    tools: ToolRegistry,
+    models: ModelRegistry,
+    wrap_model: Callable[[Model], Model],
+    wrap: Callable[[Toolbox], Toolbox],
+) -> dict[str, Subagent]:
+    """Those without a model of their own ask the default agent's, or the first one's."""
+    usual = next((agent for agent in settings.agents if agent.default), settings.agents[0])
+
+    def model_of(definition: SubagentDefinition) -> Model:
+        where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
+        return wrap_model(models.model(definition.model or usual.model, where=where))
+
+    return make_subagents(
+        settings.subagent_definitions,
+        home=settings.home,
+        tools=tools,
+        model_of=model_of,
+        model_table=usual.model,
+        wrap_toolbox=wrap,
         index_budget_tokens=settings.skills.index_budget_tokens,
     )
 

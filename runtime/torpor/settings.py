@@ -32,6 +32,8 @@ from torpor.operations.options import MetricsOptions, TracingOptions
 from torpor.policies.options import PolicyOptions
 from torpor.skillbook.options import SkillOptions
 from torpor.store.options import StoreOptions
+from torpor.subagents.definition import SUBAGENTS_FOLDER, SubagentDefinition
+from torpor.subagents.options import SubagentOptions
 from torpor.supervisor.options import RetentionOptions, SupervisorOptions
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.definition import AgentDefinition
@@ -51,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     home: Path
     agents: tuple[AgentDefinition, ...]
     """In order of their names; at least one, and at most one of them the default."""
+    subagent_definitions: tuple[SubagentDefinition, ...] = ()
+    """In order of their names."""
     store: StoreOptions = StoreOptions()
     tools: ToolOptions = ToolOptions()
     skills: SkillOptions = SkillOptions()
@@ -69,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: SupervisorOptions = SupervisorOptions()
     retention: RetentionOptions = RetentionOptions()
     jobs: JobOptions = JobOptions()
+    subagents: SubagentOptions = SubagentOptions()
     auth: AuthOptions = AuthOptions()
     gateway: GatewayOptions = GatewayOptions()
     watchdog: WatchdogOptions = WatchdogOptions()
@@ -81,7 +86,7 @@ PROFILES_SECTION: Final = "profiles"
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     field.name: field.type
     for field in msgspec.structs.fields(Settings)
-    if field.name not in {"home", "agents", PROFILES_SECTION}
+    if field.name not in {"home", "agents", "subagent_definitions", PROFILES_SECTION}
 }
 """The tables of ``config/torpor.toml`` and the options that each becomes."""
 
@@ -107,10 +112,11 @@ def read_settings(home: Path, environ: Mapping[str, str]) -> Settings:
     reader.override(sections, environ)
     profiles = reader.profiles()
     agents = reader.agents(profiles)
+    subagents = reader.subagents()
     if reader.problems:
         raise SettingsInvalid(tuple(reader.problems))
     options: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in sections.items()}
-    return Settings(home=home, agents=agents, profiles=profiles, **options)
+    return Settings(home=home, agents=agents, subagent_definitions=subagents, profiles=profiles, **options)
 
 
 def read_section(home: Path, environ: Mapping[str, str], *, name: str) -> Any:
@@ -210,6 +216,20 @@ class _Reader:
                     self._report(where, "profile", found=agents[-1].profile, expected=expected)
         return tuple(agents)
 
+    def subagents(self) -> tuple[SubagentDefinition, ...]:
+        """The sub-agents whose files are flawless."""
+        definitions: list[SubagentDefinition] = []
+        for name in self._files_in(SUBAGENTS_FOLDER):
+            known = len(self.problems)
+            where, stem = f"{SUBAGENTS_FOLDER}/{name}", name.removesuffix(".toml")
+            values = self._typed(SubagentDefinition, self._toml(where, is_needed=True), where=where)
+            self._miss_required(SubagentDefinition, values, where=where, known=known)
+            if values.get("name", stem) != stem:
+                self._report(where, "name", found=values["name"], expected=f"the name of its file, {stem!r}")
+            if len(self.problems) == known:
+                definitions.append(SubagentDefinition(**values))
+        return tuple(definitions)
+
     def _contradict(self, agents: list[AgentDefinition], *, where: str, stem: str) -> None:
         """What the types of the last one allow and the others, or its file, do not."""
         *others, agent = agents
@@ -257,15 +277,11 @@ class _Reader:
         return {}
 
     def _agent_files(self) -> list[str]:
-        """Their names in order, readable or not. Reports a folder that cannot be listed, or has none in it."""
-        try:
-            entries = sorted((self._home / AGENTS_FOLDER).iterdir())
-            names = [entry.name for entry in entries if entry.suffix == ".toml" and not entry.name.startswith(".")]
-        except FileNotFoundError:
-            names = []
-        except OSError as exc:
-            self.problems.append(unreadable(exc, where=AGENTS_FOLDER, expected="a folder that this user may read"))
-            return []
+        """Their names in order, readable or not. Reports a home without any."""
+        known = len(self.problems)
+        names = self._files_in(AGENTS_FOLDER)
+        if len(self.problems) > known:
+            return names
         if not self._home.is_dir():
             expected = "a directory; `torpor init DIR` makes one"
             self._report(str(self._home), "home", found=_MISSING, expected=expected)
@@ -273,6 +289,18 @@ class _Reader:
             expected = "at least one agent; `torpor init DIR` makes a home with one"
             self._report(str(self._home), f"{AGENTS_FOLDER}/*.toml", found=_MISSING, expected=expected)
         return names
+
+    def _files_in(self, folder: str) -> list[str]:
+        """Names of the definitions in ``folder``, in order, readable or not; none where there is no such folder.
+        Reports one that cannot be listed."""
+        try:
+            entries = sorted((self._home / folder).iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            self.problems.append(unreadable(exc, where=folder, expected="a folder that this user may read"))
+            return []
+        return [entry.name for entry in entries if entry.suffix == ".toml" and not entry.name.startswith(".")]
 
     def _report(self, where: str, key: str, *, found: object, expected: str) -> None:
         self.problems.append(ConfigError(where, key=key, found=found, expected=expected))

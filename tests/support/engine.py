@@ -35,11 +35,14 @@ from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, Offer, WhenBusy
 from torpor.store.blobs import MemoryBlobs
 from torpor.store.memory_data import MemoryData
+from torpor.subagents.definition import Subagent
+from torpor.subagents.options import SubagentOptions
 from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.forks import StoredForks
 from torpor.supervisor.memory import Memory
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
+from torpor.supervisor.spawn import Subagents
 from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
@@ -325,6 +328,8 @@ async def running_engine(
     surroundings: Surroundings | None = None,
     memory: Memory | None = None,
     chance: Callable[[], float] = lambda: 0.5,
+    subagents: Mapping[str, Subagent] | None = None,
+    subagent_options: SubagentOptions | None = None,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
@@ -332,11 +337,12 @@ async def running_engine(
         data, ledger: of an engine before this one.  agents: names, the first being the default.
         host: asked in place of the plays.  table: the agents' ``[model]``.
         profile, max_tokens, summariser, compaction: what bounds the window of the agents, and who folds it.
-        memory, chance: as the supervisor has them.
+        memory, chance: as the supervisor has them.  subagents: by name; a tool has to spawn them.
     """
     clock, bus, turn = clock or ManualClock(), LocalBus(), turn or TurnOptions(cancel_grace_s=0.0)
     model = PlayedModel(plays)
     toolbox = FakeToolbox((reads("look"), *tools), ledger=ledger or Ledger())
+    blobs = MemoryBlobs()
     async with ProbedStore(data or MemoryData()) as store:
         parts = ActorParts(
             store=store,
@@ -369,8 +375,8 @@ async def running_engine(
             compaction=compaction or CompactionOptions(),
             surroundings=surroundings or Surroundings(),
             actor=actor or ActorOptions(),
+            spawns=Subagents(subagents or {}, blobs=blobs, options=subagent_options or SubagentOptions()).of,
         )
-        blobs = MemoryBlobs()
         supervisor = Supervisor(
             parts, holder=holder, options=options, memory=memory, chance=chance, on_gone=blobs.let_go
         )

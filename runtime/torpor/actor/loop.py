@@ -56,6 +56,7 @@ from torpor.records.journal import (
 from torpor.store.contract import Lease, Snapshot
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
+from torpor.turn.contract import NO_SPAWNS
 from torpor.turn.interpret import Doing, Interpreter
 
 _log = structlog.get_logger()
@@ -229,6 +230,7 @@ class Actor:
                 strays=self,
                 land_soon=self.mailbox.wake,
                 recovers=self._recovers,
+                spawns=NO_SPAWNS if parts.spawns is None else parts.spawns(self.key, journal, parts),
                 observer=parts.observer,
             )
             self._recovers = False

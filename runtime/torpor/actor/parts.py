@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from torpor.actor.commit import Journal
 from torpor.actor.creations import Creations
 from torpor.actor.options import ActorOptions
 from torpor.bus.contract import Bus
@@ -11,10 +12,11 @@ from torpor.clock import Clock, IdSource
 from torpor.conversation.retry import RetryOptions
 from torpor.conversation.steps import StepOptions
 from torpor.conversation.summary import CompactionOptions
+from torpor.records.ids import ConversationKey
 from torpor.store.contract import Store
 from torpor.turn.agents import Agents
 from torpor.turn.calibration import Calibration
-from torpor.turn.contract import UNOBSERVED, Observer
+from torpor.turn.contract import UNOBSERVED, Observer, Spawns
 from torpor.turn.options import TurnOptions
 from torpor.turn.places import FairPlaces
 from torpor.turn.prepare import Surroundings
@@ -40,4 +42,6 @@ class ActorParts(msgspec.Struct, frozen=True, kw_only=True):
     creations: Creations = msgspec.field(default_factory=Creations)
     jobs_added: Callable[[], None] = lambda: None
     """Is told when an append with jobs is durable."""
+    spawns: "Callable[[ConversationKey, Journal, ActorParts], Spawns] | None" = None
+    """Looks after the sub-agents of one conversation; None where there are none."""
     observer: Observer = UNOBSERVED

@@ -136,6 +136,11 @@ def input_tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
 
 
+def added(one: Usage, other: Usage) -> Usage:
+    """What both come to."""
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
+
+
 def next_request_tokens(state: ConversationState, view_bytes: int, *, bytes_per_token: float) -> int:
     """Tokens of a request with messages of ``view_bytes``: what the host counted last time, reply included, and an
     estimate of the rest.

@@ -27,6 +27,13 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """It keeps the idempotency key, so that an interrupted call may be retried under the same one."""
     has_probe: bool = False
     """It can be asked what became of an interrupted call."""
+    gate: str = ""
+    """Key of the flag that switches it; empty for ``tool.<name>``."""
+
+    @property
+    def flag(self) -> str:
+        """Key of the flag that switches it."""
+        return self.gate or f"tool.{self.name}"
 
 
 class SkillAccess(Protocol):
@@ -63,6 +70,18 @@ class EarlierAccess(Protocol):
 
         Args: first_turn, last_turn: where to look; 0 for all.
         Raises: ToolError: nothing is folded there, or it cannot be read now.
+        """
+        ...
+
+
+class Spawner(Protocol):
+    """The sub-agents that one call may have work for it; implemented by the supervisor."""
+
+    async def spawn(self, name: str, task: str) -> str:
+        """What the sub-agent ``name`` makes of ``task``, as the model is told.
+
+        Cancellation: it ends, and whatever it had work for it, within a bound.
+        Raises: ToolError: there is no such sub-agent, no room for one, or it failed.
         """
         ...
 
@@ -141,6 +160,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """For the engine's own tools; None where nothing is kept to be read."""
     collector: FindingSink | None = None
     """None but for the calls of a sub-agent that collects."""
+    spawner: Spawner | None = None
+    """For the tools that stand for sub-agents; None where there are none."""
 
     @property
     def tenant(self) -> str:

@@ -106,6 +106,8 @@ class Tool(Generic[P, R]):
         self._require(self.description, "docstring", function.__doc__, "words that tell a model when to call it")
         self.routine, self.parameters = read_signature(function, tool=self.name, descriptions=descriptions)
         self.runs = self._where_it_runs(runs)
+        self.gate = ""
+        """Key of the flag that switches it; empty for ``tool.<name>``."""
         self.origin: Origin | None = None
         """Set by the loader for tools that run in a process, which loads the same file."""
         self.probe_routine: Routine | None = None

@@ -37,13 +37,16 @@ class ToolRegistry:
         self._options = options
         self._places = Places(options, calls=calls)
 
-    def toolbox(self, allowed: Collection[str] = ()) -> LocalToolbox:
+    def toolbox(
+        self, allowed: Collection[str] = (), *, more: Iterable[Tool[..., Any]] = (), is_strict: bool = False
+    ) -> LocalToolbox:
         """The tools of an agent with this allow-list, or with all of them for an empty one; the engine's are always in.
 
         Names that no tool has are passed over: a module that is broken today must not take the agent with it.
+        Args: more: beside them, such as those that stand for sub-agents.  is_strict: an empty list allows none.
         """
-        chosen = (tool for name, tool in self._tools.items() if not allowed or name in allowed)
-        tools = (*chosen, *self._engine_tools)
+        chosen = (tool for name, tool in self._tools.items() if name in allowed or not (allowed or is_strict))
+        tools = (*chosen, *more, *self._engine_tools)
         return LocalToolbox(tools, blobs=self._blobs, places=self._places, options=self._options)
 
     def missing(self, allowed: Collection[str]) -> tuple[str, ...]:

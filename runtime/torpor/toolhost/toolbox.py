@@ -162,4 +162,5 @@ def _spec(tool: Tool[..., Any], options: ToolOptions) -> ToolSpec:
         deadline_s=tool.deadline_s or options.deadline_s,
         accepts_key=tool.accepts_key,
         has_probe=tool.probe_routine is not None,
+        gate=tool.gate,
     )

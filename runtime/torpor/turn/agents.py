@@ -36,6 +36,7 @@ class Agent:
         "_window",
         "budget_tokens",
         "definition",
+        "gates",
         "live",
         "model",
         "offers",
@@ -65,6 +66,8 @@ class Agent:
         self.summariser = summariser
         self.model = model
         self.toolbox = toolbox
+        self.gates: Final = {spec.name: spec.flag for spec in toolbox.specs()}
+        """Keys of the flags that switch its tools, by name."""
         self.profile = profile
         self.budget_tokens: Final = profile.budget_tokens or window_of(
             definition.model_name, override=int(definition.model.get("window_tokens", 0))

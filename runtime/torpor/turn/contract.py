@@ -6,9 +6,11 @@ from typing import Final, Protocol
 
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Step
-from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord
+from torpor.errors import ToolRefused
+from torpor.records.ids import CallId, ConversationKey
+from torpor.records.journal import JournalRecord, SubagentFinished
 from torpor.store.contract import Job
+from torpor.toolhost.contract import Spawner
 
 
 class Journal(Protocol):
@@ -46,6 +48,41 @@ class Journal(Protocol):
     async def flush(self) -> None:
         """Return once everything added so far is durable and published. Raises: like ``submit``."""
         ...
+
+
+class Spawns(Protocol):
+    """The sub-agents of one conversation, which may be a sub-agent's own; implemented by ``supervisor.spawn``."""
+
+    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]) -> Spawner:
+        """Args: report: tells the watching clients how it goes."""
+        ...
+
+    def ended_by(self, call_id: CallId) -> tuple[SubagentFinished, ...]:
+        """Records of the sub-agents that a call had, now that they have ended; once."""
+        ...
+
+    async def lost(self) -> tuple[SubagentFinished, ...]:
+        """Records for those that a life before this one left behind."""
+        ...
+
+
+class NoSpawns:
+    """Implements ``Spawns`` where nothing can be spawned."""
+
+    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]) -> Spawner:
+        return self
+
+    async def spawn(self, name: str, task: str) -> str:
+        raise ToolRefused("no sub-agent can be started here")
+
+    def ended_by(self, call_id: CallId) -> tuple[SubagentFinished, ...]:
+        return ()
+
+    async def lost(self) -> tuple[SubagentFinished, ...]:
+        return ()
+
+
+NO_SPAWNS: Final = NoSpawns()
 
 
 class Observer(Protocol):

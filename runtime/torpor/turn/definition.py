@@ -26,6 +26,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Of one reply."""
     tools: tuple[str, ...] = ()
     """Allow-list; empty for every tool of the home."""
+    subagents: tuple[str, ...] = ()
+    """Sub-agents of the home that it may have work for it; ``*`` for all."""
     skills: tuple[str, ...] = ("*",)
     """Allow-list by key; ``*`` for every skill of the home."""
     skill_tools: Literal["advice", "restriction"] = "advice"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from torpor.conversation.budget import BYTES_PER_TOKEN
+from torpor.conversation.budget import BYTES_PER_TOKEN, added
 from torpor.conversation.folding import Plan, carried_so_far, folded, plan_of
 from torpor.conversation.proposal import BadSummary, read_proposal
 from torpor.conversation.state import ConversationState
@@ -232,7 +232,7 @@ class HistoryFold:
         async with self._places:
             self._spent.calls += 1
             reply = await self._summariser.model.reply(request, Unheard())
-        self._spent.usage = _sum(self._spent.usage, reply.usage)
+        self._spent.usage = added(self._spent.usage, reply.usage)
         said = finished_text(reply, who="the summariser", enough=_ENOUGH, error=BadSummary)
         if _SO_FAR in said and _TURNS in said:
             raise BadSummary("the summariser repeated what it was asked, with the summary before in it")
@@ -273,7 +273,3 @@ def _beginning(text: str, *, bytes_max: int) -> str:
         data = part.encode()
         part = data[: len(data) * bytes_max // size_bytes].decode(errors="ignore")
     return part
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})

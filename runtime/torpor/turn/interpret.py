@@ -63,10 +63,11 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.toolhost.contract import FindingSink
 from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
 from torpor.turn.calibration import Calibration
-from torpor.turn.contract import UNOBSERVED, Journal, Observer
+from torpor.turn.contract import NO_SPAWNS, UNOBSERVED, Journal, Observer, Spawns
 from torpor.turn.earlier import EarlierTurns, Pages
 from torpor.turn.fold_history import Spent, replacement
 from torpor.turn.model_call import ModelCall, ReplySoFar
@@ -111,6 +112,8 @@ class Interpreter:
         strays: Strays,
         land_soon: Callable[[], None],
         recovers: bool = False,
+        spawns: Spawns = NO_SPAWNS,
+        collector: FindingSink | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
         """
@@ -120,6 +123,7 @@ class Interpreter:
             land_soon: has another task wait for the commit under way, while this one waits for the model; that task's
                 failure cancels this one.
             recovers: whether a life before this one may have asked the model already and left no record of it.
+            collector: takes what its tools find, where somebody collects that.
         """
         self._key = key
         self._journal = journal
@@ -148,6 +152,8 @@ class Interpreter:
         self._strays = strays
         self._land_soon = land_soon
         self._recovers = recovers
+        self._spawns = spawns
+        self._collector = collector
         self._observer = observer
         self._is_ready = False
         self._is_pausing = False
@@ -183,6 +189,7 @@ class Interpreter:
             self._idling.cancel()
 
     async def _run(self) -> None:
+        self._journal.add(*await self._spawns.lost())
         while True:
             state = self._journal.state
             now_us = self._clock.now_us()
@@ -470,6 +477,7 @@ class Interpreter:
         turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)
         permits = Permits(
             offered=agent.offers.tools_of(state.preamble),
+            gates=agent.gates,
             decided=decided,
             skills=state.skills,
             is_restricted=agent.definition.skill_tools == "restriction",
@@ -485,6 +493,8 @@ class Interpreter:
             tasks=self._tasks,
             strays=self._strays,
             report=self._report,
+            spawns=self._spawns,
+            collector=self._collector,
         )
         with anyio.CancelScope() as self._scope:
             await batch.run(step)

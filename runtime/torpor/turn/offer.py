@@ -186,7 +186,7 @@ class Offers:
         return [
             _schema(spec)
             for spec in self._toolbox.specs()
-            if spec.name not in idle and (spec.name in ALWAYS_OFFERED or decided.is_on(f"tool.{spec.name}"))
+            if spec.name not in idle and (spec.name in ALWAYS_OFFERED or decided.is_on(spec.flag))
         ]
 
     def _index(self, skills: Mapping[str, Skill], tools: list[dict[str, Any]]) -> IndexText:

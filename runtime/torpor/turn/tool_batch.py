@@ -26,12 +26,13 @@ from torpor.records.journal import (
     Outcome,
     SkillLoaded,
     StepKind,
+    SubagentFinished,
     ToolFinished,
     ToolStarted,
 )
-from torpor.toolhost.contract import EarlierAccess, Toolbox, ToolContext, ToolResult, ToolSpec
+from torpor.toolhost.contract import EarlierAccess, FindingSink, Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.turn import notes
-from torpor.turn.contract import Journal
+from torpor.turn.contract import NO_SPAWNS, Journal, Spawns
 from torpor.turn.permits import Permits
 from torpor.turn.skills import TurnSkills
 
@@ -63,6 +64,8 @@ class ToolBatch:
         journal: Journal,
         tasks: anyio.abc.TaskGroup,
         strays: Strays,
+        spawns: Spawns = NO_SPAWNS,
+        collector: FindingSink | None = None,
         report: Callable[[CallId, str, str], None],
     ) -> None:
         self._key = key
@@ -75,10 +78,12 @@ class ToolBatch:
         self._journal = journal
         self._tasks = tasks
         self._strays = strays
+        self._spawns = spawns
+        self._collector = collector
         self._report = report
         self._running: dict[CallId, tuple[CallState, anyio.TaskHandle[None]]] = {}
         self._begun: set[CallId] = set()
-        self._ended: list[ToolFinished | SkillLoaded] = []
+        self._ended: list[ToolFinished | SkillLoaded | SubagentFinished] = []
         self._wakeup = anyio.Event()
         self._is_over = False
         """The turn ends: nothing begins any more."""
@@ -150,12 +155,18 @@ class ToolBatch:
             self._running[call.id] = (call, self._tasks.start_soon(self._perform, call))
 
     async def _perform(self, call: CallState) -> None:
+        has_ended = False
         try:
             result = await self._result_of(call)
+            has_ended = True
         finally:
             # Also when it was cancelled: then nobody waits for it any longer, nor is it left running.
             was_waited_for = self._running.pop(call.id, None) is not None
             self._wakeup.set()
+            if was_waited_for and has_ended:
+                self._ended.extend(self._spawns.ended_by(call.id))
+            else:
+                self._journal.add(*self._spawns.ended_by(call.id))
             if not was_waited_for and self._effect(call) is Effect.READ:
                 self._strays.stopped(call)
         if was_waited_for:
@@ -216,6 +227,13 @@ class ToolBatch:
             report=lambda text: self._report(call.id, call.name, text),
             skills=self._skills.of_call(call.id),
             earlier=self._earlier,
+            collector=self._collector,
+            spawner=self._spawns.of_call(
+                call.id,
+                turn=self._turn.number,
+                principal=self._turn.principal,
+                report=lambda text: self._report(call.id, call.name, text),
+            ),
         )
 
     def _attempt_started(self, step: RunTools) -> AttemptStarted:

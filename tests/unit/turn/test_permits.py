@@ -22,7 +22,7 @@ def permits(
     *off: str, skills: Sequence[LoadedSkill] = (), is_restricted: bool = False, offered: frozenset[str] = OFFERED
 ) -> Permits:
     decided = Decided(defaulted(key, default=False, reason="STATIC") for key in off)
-    return Permits(offered=offered, decided=decided, skills=skills, is_restricted=is_restricted)
+    return Permits(offered=offered, gates={}, decided=decided, skills=skills, is_restricted=is_restricted)
 
 
 @pytest.mark.parametrize("name", sorted(OFFERED))

@@ -1,0 +1,49 @@
+"""What ``config/subagents/<name>.toml`` says of a sub-agent, and what it becomes."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from torpor.records.bounds import Amount, Count
+from torpor.subagents.results import ResultType
+from torpor.turn.agents import Agent
+
+SUBAGENTS_FOLDER: Final = "config/subagents"
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3_600)]
+
+
+class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``config/subagents/<name>.toml``."""
+
+    name: Name
+    """Of the tool by which an agent has it work."""
+    description: str
+    """Tells an agent when to."""
+    system: str
+    """The system prompt; what its result must look like is added."""
+    model: dict[str, Any] = {}
+    """As in an agent's file; the default agent's, if left out."""
+    tools: tuple[str, ...] = ()
+    """Tools of the home that it may call, none of which may write; those of its result type are always there."""
+    subagents: tuple[str, ...] = ()
+    """Sub-agents that it may have work for it."""
+    skills: tuple[str, ...] = ()
+    """Skills of the home that it may load."""
+    result: str = "text"
+    """The name of a result type."""
+    max_tokens: Count = 2_048
+    """Of one reply."""
+    steps_max: Count = 12
+    """Model calls."""
+    tokens_max: Amount = 100_000
+    """Of all its requests and replies, those of its own sub-agents included; 0 for no limit."""
+    seconds_max: Seconds = 120.0
+
+
+class Subagent(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition with its parts."""
+
+    definition: SubagentDefinition
+    agent: Agent
+    result: ResultType

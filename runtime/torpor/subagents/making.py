@@ -1,0 +1,119 @@
+"""Definitions become sub-agents that can work, and the tools by which others have them work.
+
+Above: the home, which knows the files. What a result type needs, such as the evidence, is read only where one is owed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from torpor.errors import ConfigError
+from torpor.model.contract import Model
+from torpor.records.journal import Effect
+from torpor.subagents.catalogue import load_catalogue
+from torpor.subagents.catalogue_tools import intervention_tools
+from torpor.subagents.definition import SUBAGENTS_FOLDER, Subagent, SubagentDefinition
+from torpor.subagents.evidence import EvidenceIndex, read_evidence
+from torpor.subagents.plan import PLAN, Plans
+from torpor.subagents.research import RESEARCH, Research, research_tools
+from torpor.subagents.results import ResultType
+from torpor.subagents.text import TEXT, Text
+from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.declare import Tool
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.registry import ToolRegistry
+from torpor.toolhost.subagent_tools import subagent_tool
+from torpor.turn.agents import Agent
+from torpor.turn.definition import EVERY, AgentDefinition
+
+
+class Owed(NamedTuple):
+    """A result type, and the tools that go with it."""
+
+    result: ResultType
+    tools: tuple[Tool[..., Any], ...] = ()
+
+
+def _plan(home: Path) -> Owed:
+    catalogue = load_catalogue(home)
+    return Owed(Plans(catalogue), intervention_tools(catalogue))
+
+
+RESULTS: Final[Mapping[str, Callable[[Path], Owed]]] = {
+    TEXT: lambda _: Owed(Text()),
+    RESEARCH: lambda home: Owed(Research(), research_tools(EvidenceIndex(read_evidence(home)))),
+    PLAN: _plan,
+}
+"""By name: how each is made of the files of a home."""
+
+
+def spawning_tools(definitions: Iterable[SubagentDefinition], allowed: Sequence[str]) -> tuple[Tool[..., Any], ...]:
+    """Those of the sub-agents in an allow-list; ``*`` for all there are."""
+    return tuple(
+        subagent_tool(each.name, description=each.description, seconds=each.seconds_max)
+        for each in definitions
+        if EVERY in allowed or each.name in allowed
+    )
+
+
+def make_subagents(
+    definitions: Sequence[SubagentDefinition],
+    *,
+    home: Path,
+    tools: ToolRegistry,
+    model_of: Callable[[SubagentDefinition], Model],
+    model_table: Mapping[str, Any],
+    wrap_toolbox: Callable[[Toolbox], Toolbox],
+    index_budget_tokens: int,
+) -> dict[str, Subagent]:
+    """All of them by name.
+
+    Args: model_table: what an agent's definition says of its model, for those that name none of their own.
+    Raises: ConfigError: one may write, names what is not there, or has the name of a tool; or the files that its result
+        type needs cannot be used.
+    """
+    owed = {name: RESULTS[name](home) for name in sorted({each.result for each in definitions} & RESULTS.keys())}
+    made: dict[str, Subagent] = {}
+    for definition in definitions:
+        _check(definition, definitions, tools=tools)
+        result, own_tools = owed[definition.result]
+        more = (*own_tools, *spawning_tools(definitions, definition.subagents))
+        agent = Agent(
+            AgentDefinition(
+                name=definition.name,
+                system=f"{definition.system.strip()}\n\n{result.instructions()}",
+                model=definition.model or dict(model_table),
+                tools=definition.tools,
+                skills=definition.skills,
+                max_tokens=definition.max_tokens,
+            ),
+            model=model_of(definition),
+            toolbox=wrap_toolbox(tools.toolbox(definition.tools, more=more, is_strict=True)),
+            index_budget_tokens=index_budget_tokens,
+        )
+        made[definition.name] = Subagent(definition=definition, agent=agent, result=result)
+    return made
+
+
+def _check(definition: SubagentDefinition, definitions: Sequence[SubagentDefinition], *, tools: ToolRegistry) -> None:
+    where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
+    if definition.result not in RESULTS:
+        raise ConfigError(where, key="result", found=definition.result, expected=f"one of {', '.join(RESULTS)}")
+    if definition.name in ENGINE_TOOL_NAMES or definition.name in tools.names():
+        expected = "a name that no tool has, since it becomes one"
+        raise ConfigError(where, key="name", found=definition.name, expected=expected)
+    for name in definition.tools:
+        spec = tools.toolbox((name,)).spec(name)
+        if spec is None:
+            raise ConfigError(
+                where, key="tools", found=name, expected=f"tools among {', '.join(tools.names()) or 'none'}"
+            )
+        if spec.effect is not Effect.READ:
+            expected = "tools that only read: a sub-agent runs again after a crash, and nobody confirms what it does"
+            raise ConfigError(where, key="tools", found=name, expected=expected)
+    known = {each.name for each in definitions}
+    for name in definition.subagents:
+        if name not in {EVERY, *known}:
+            raise ConfigError(
+                where, key="subagents", found=name, expected=f"sub-agents among {', '.join(sorted(known))}"
+            )

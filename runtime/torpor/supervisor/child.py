@@ -1,0 +1,291 @@
+"""One sub-agent, from its task to its answer: a short-lived actor without a mailbox or clients.
+
+Above: ``spawn``, which has it work for a tool call. Below: the same ``Interpreter`` over the same journal as any
+conversation has, under a key of its own and the fence of the conversation that it works for.
+
+    task ──▶ turn ──▶ a final text ──▶ its result type accepts it ──▶ the answer
+              ▲                                  │ not
+              └────────── what is wrong with it ─┘        a budget is over ──▶ what there is by then
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+
+from torpor.actor.commit import Journal
+from torpor.actor.parts import ActorParts
+from torpor.conversation.budget import added, input_tokens
+from torpor.conversation.state import CallState, ConversationState
+from torpor.conversation.steps import CallModel, Compact, RunTools, Step
+from torpor.errors import StoreError, ToolFailed
+from torpor.records.blocks import head_of, text_block
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import (
+    CompactionFailed,
+    ContextReplaced,
+    ConversationCreated,
+    JournalRecord,
+    MessageReceived,
+    ModelReplied,
+    TurnCancelled,
+    TurnFailed,
+    TurnRefused,
+    Usage,
+)
+from torpor.store.contract import Lease
+from torpor.subagents.collector import Collector
+from torpor.subagents.definition import Subagent
+from torpor.subagents.findings import Findings
+from torpor.subagents.options import SubagentOptions
+from torpor.subagents.results import Accepted, Unacceptable
+from torpor.toolhost.contract import ToolResult
+from torpor.turn import notes
+from torpor.turn.contract import Observer, Spawns
+from torpor.turn.interpret import Interpreter
+from torpor.turn.tool_batch import settled_as_they_stand
+
+STEPS: Final = "steps"
+TOKENS: Final = "tokens"
+SECONDS: Final = "seconds"
+CANCELLED: Final = "cancelled"
+
+
+class Spent:
+    """Model calls and their tokens, of one sub-agent and of those below it, or of all that work for one turn."""
+
+    def __init__(self, *, tokens_max: int, above: "Spent | None" = None) -> None:
+        """Args: tokens_max: 0 for no limit.  above: what it counts towards as well."""
+        self._tokens_max = tokens_max
+        self._above = above
+        self.usage = Usage()
+        self.rounds = 0
+        """Calls that were answered, of itself alone."""
+
+    def add(self, usage: Usage, *, is_round: bool = True) -> None:
+        self.rounds += is_round
+        self.usage = added(self.usage, usage)
+        if self._above is not None:
+            self._above.add(usage, is_round=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its own limit is reached, or one above."""
+        used = input_tokens(self.usage) + self.usage.output_tokens
+        return 0 < self._tokens_max <= used or (self._above is not None and self._above.is_over)
+
+
+def usage_of(record: JournalRecord) -> Usage | None:
+    """Of a model call that ``record`` tells of."""
+    return record.usage if isinstance(record, ModelReplied | ContextReplaced | CompactionFailed) else None
+
+
+class ChildJournal(Journal):
+    """That of a sub-agent, which keeps in mind what it costs and how its turns end."""
+
+    def __init__(self, key: ConversationKey, *, lease: Lease, parts: ActorParts, spent: Spent) -> None:
+        super().__init__(
+            key,
+            ConversationState(),
+            lease=msgspec.structs.replace(lease, key=key),
+            store=parts.store,
+            bus=parts.bus,
+            clock=parts.clock,
+            ids=parts.ids,
+            steps=parts.steps,
+            observer=parts.observer,
+        )
+        self._spent = spent
+        self.text = ""
+        """Of the last reply."""
+        self.failure = ""
+        """Code of what ended the last turn before it was answered."""
+
+    def add(self, *drafts: JournalRecord) -> None:
+        super().add(*drafts)
+        for record in drafts:
+            if (usage := usage_of(record)) is not None:
+                self._spent.add(usage, is_round=isinstance(record, ModelReplied))
+            if isinstance(record, ModelReplied):
+                heads = (head_of(block) for block in record.blocks)
+                self.text = "".join(head.text for head in heads if head.type == "text")
+            if isinstance(record, TurnFailed | TurnRefused):
+                self.failure = record.code if isinstance(record, TurnFailed) else "model_refused"
+
+
+class Child:
+    """Made for one task; ``work`` does it."""
+
+    def __init__(
+        self,
+        name: str,
+        subagent: Subagent,
+        *,
+        key: ConversationKey,
+        journal: ChildJournal,
+        parts: ActorParts,
+        spawns: Spawns,
+        spent: Spent,
+        options: SubagentOptions,
+        principal: str,
+        report: Callable[[str], None],
+    ) -> None:
+        """Args: name: below the conversation that it works for.  report: tells who watches that one how it goes."""
+        self.name = name
+        self.journal = journal
+        self.spent = spent
+        self._key = key
+        self._subagent = subagent
+        self._parts = parts
+        self._spawns = spawns
+        self._collector = Collector(
+            capacity=options.capacity, findings_max=options.findings_max, selected_max=options.selected_max
+        )
+        self._principal = principal
+        self._report = report
+        self._end_s = options.end_s
+        self._interpreter: Interpreter | None = None
+        self._messages = 0
+        self.code = ""
+        """The budget that is over; empty while none is."""
+
+    async def work(self, task: str) -> Accepted:
+        """The answer, or what there is of it when a budget is over.
+
+        Cancellation: its journal says so, if that can be written within the bound; nothing of it goes on.
+        Raises: ToolFailed: its turn failed. StoreError: its journal cannot be written.
+        """
+        self.journal.add(ConversationCreated(agent=self._subagent.definition.name))
+        self._say(task)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._collector.drain)
+                tasks.start_soon(self._expire)
+                self._interpreter = self._made(tasks)
+                answer = await self._answered(self._interpreter)
+                tasks.cancel_scope.cancel()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(self._end_s, shield=True):
+                await self._cut_off()
+            raise
+        finally:
+            self._collector.close()
+        if isinstance(answer, ToolFailed):
+            raise answer
+        return answer
+
+    def left_running(self, call: CallState) -> None:
+        """Implements ``turn.tool_batch.Strays``: its tools only read, and are cancelled with it."""
+
+    def stopped(self, call: CallState) -> None:
+        """Implements ``turn.tool_batch.Strays``."""
+
+    def ended_late(self, call: CallState, result: ToolResult, *, of_turn: int) -> None:
+        """Implements ``turn.tool_batch.Strays``; of a write, which it has none of."""
+
+    def step(self, key: ConversationKey, step: Step, *, agent: str) -> AbstractContextManager[None]:
+        """Implements ``turn.contract.Observer``: before each step it is asked whether there is a budget for it."""
+        if isinstance(step, CallModel | Compact) and not self.code:
+            if self.spent.rounds >= self._subagent.definition.steps_max:
+                self._stop(STEPS)
+            elif self.spent.is_over:
+                self._stop(TOKENS)
+        if isinstance(step, RunTools):
+            turn = self.journal.state.turn
+            names = sorted({call.name for call in turn.open_calls}) if turn is not None else []
+            self._report(f"{self._subagent.definition.name} uses {', '.join(names)}")
+        return self._observer.step(key, step, agent=agent)
+
+    def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
+        """Implements ``turn.contract.Observer``."""
+        self._observer.committed(key, records, agent=agent)
+
+    def interrupted(self, key: ConversationKey) -> None:
+        """Implements ``turn.contract.Observer``."""
+        self._observer.interrupted(key)
+
+    @property
+    def findings(self) -> Findings:
+        """What its tools found so far."""
+        return self._collector.findings
+
+    @property
+    def _observer(self) -> Observer:
+        return self._parts.observer
+
+    def _made(self, tasks: anyio.abc.TaskGroup) -> Interpreter:
+        parts = self._parts
+
+        def land_soon() -> None:
+            tasks.start_soon(self.journal.flush)
+
+        return Interpreter(
+            self._key,
+            journal=self.journal,
+            pages=parts.store,
+            agent=self._subagent.agent,
+            bus=parts.bus,
+            clock=parts.clock,
+            places=parts.places.of(self._key),
+            steps=parts.steps,
+            retry=parts.retry,
+            calibration=parts.calibration,
+            surroundings=parts.surroundings,
+            options=parts.turn,
+            compaction=parts.compaction,
+            tasks=tasks,
+            strays=self,
+            land_soon=land_soon,
+            spawns=self._spawns,
+            collector=self._collector.sink,
+            observer=self,
+        )
+
+    async def _answered(self, interpreter: Interpreter) -> Accepted | ToolFailed:
+        result, findings = self._subagent.result, self.findings
+        while True:
+            await interpreter.run()
+            await self._collector.sink.select(())  # comes back when all that was found before has arrived
+            if self.code:
+                return result.overrun(findings)
+            if self.journal.failure:
+                name = self._subagent.definition.name
+                return ToolFailed(f"{name} failed, {self.journal.failure}: go on without it, or ask it again later")
+            try:
+                return result.accept(self.journal.text, findings)
+            except Unacceptable as exc:
+                self._say(exc.message)
+
+    def _say(self, text: str) -> None:
+        self._messages += 1
+        id_ = MessageId(f"task_{self._messages}")
+        self.journal.add(MessageReceived(message_id=id_, principal=self._principal, blocks=(text_block(text),)))
+
+    async def _expire(self) -> None:
+        await anyio.sleep(self._subagent.definition.seconds_max)
+        self._stop(SECONDS)
+
+    def _stop(self, code: str) -> None:
+        """End its turn where it is; what there is counts."""
+        self.code = self.code or code
+        turn = self.journal.state.turn
+        if self._interpreter is not None and turn is not None:
+            self._interpreter.cancel(code, turn=turn.number)
+
+    async def _cut_off(self) -> None:
+        turn = self.journal.state.turn
+        if turn is None:
+            return
+        self.journal.add(
+            *settled_as_they_stand(turn, why="what it was for was ended"),
+            TurnCancelled(turn=turn.number, reason=CANCELLED, note=notes.reply_cut(CANCELLED, had_text=False)),
+        )
+        with contextlib.suppress(StoreError):  # it is gone either way, and its conversation says that it was ended
+            await self.journal.flush()
+
+    def __repr__(self) -> str:
+        return f"<Child {self._key.path} {self._subagent.definition.name} rounds={self.spent.rounds}>"

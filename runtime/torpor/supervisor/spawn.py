@@ -1,0 +1,201 @@
+"""Sub-agents at work for tool calls: started, bounded, ended with their call, and on record.
+
+Above: the turn, through ``turn.contract.Spawns`` and ``toolhost.contract.Spawner``. Below: ``child``, one of them.
+
+A call that is cut off takes its sub-agent with it, and that its own: each runs in a task of its call. What a crash cut
+off runs again from its start under another name, since every tool that stands for a sub-agent only reads; what the
+first one found is on record as lost, and is used by nobody.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+
+from torpor.actor.commit import Journal
+from torpor.actor.parts import ActorParts
+from torpor.conversation.budget import added
+from torpor.errors import ToolRefused
+from torpor.records.ids import CHILD_MARK, CallId, ConversationKey
+from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, SubagentStarted, Usage
+from torpor.store.contract import Blobs
+from torpor.subagents.definition import Subagent
+from torpor.subagents.options import SubagentOptions
+from torpor.supervisor.child import CANCELLED, Child, ChildJournal, Spent, usage_of
+
+FAILED: Final = "failed"
+LOST: Final = "lost"
+_LOST_MAX: Final = 1_000
+"""Sub-agents below a lost one whose tokens are counted."""
+
+
+class Subagents:
+    """Those of a home; one for a process."""
+
+    def __init__(self, subagents: Mapping[str, Subagent], *, blobs: Blobs, options: SubagentOptions) -> None:
+        self.by_name = dict(subagents)
+        self.blobs = blobs
+        self.options = options
+
+    def of(self, key: ConversationKey, journal: Journal, parts: ActorParts) -> "Spawning":
+        """Those that work for the conversation ``key``."""
+        return Spawning(self, key, journal=journal, parts=parts)
+
+    def __repr__(self) -> str:
+        return f"<Subagents {', '.join(sorted(self.by_name))}>"
+
+
+class Spawning:
+    """Implements ``turn.contract.Spawns`` for as long as turns of one conversation run."""
+
+    def __init__(
+        self,
+        subagents: Subagents,
+        key: ConversationKey,
+        *,
+        journal: Journal,
+        parts: ActorParts,
+        spent: Spent | None = None,
+    ) -> None:
+        """Args: spent: of the sub-agent whose own these are; None for a conversation's."""
+        self._subagents = subagents
+        self._key = key
+        self._journal = journal
+        self._parts = parts
+        self._spent = spent
+        self._turn = 0
+        self._of_turn = Spent(tokens_max=subagents.options.turn_tokens_max)
+        self._running: dict[str, Child] = {}
+        """By the child's name."""
+        self._ended: dict[CallId, list[SubagentFinished]] = {}
+        """Records that nobody has taken yet."""
+
+    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]) -> "CallSpawner":
+        """See the contract."""
+        return CallSpawner(self, call_id, turn=turn, principal=principal, report=report)
+
+    def ended_by(self, call_id: CallId) -> tuple[SubagentFinished, ...]:
+        """See the contract."""
+        return tuple(self._ended.pop(call_id, ()))
+
+    async def lost(self) -> tuple[SubagentFinished, ...]:
+        """See the contract. What they cost is in their journals."""
+        known = {*self._running, *(ended.child for records in self._ended.values() for ended in records)}
+        return tuple(
+            [
+                SubagentFinished(
+                    turn=each.turn,
+                    call_id=each.call_id,
+                    name=each.name,
+                    child=each.child,
+                    outcome=Outcome.FAILED,
+                    code=LOST,
+                    usage=await self._used(self._key.child(each.child)),
+                )
+                for each in self._journal.state.children
+                if each.child not in known
+            ]
+        )
+
+    async def spawn(
+        self, name: str, task: str, *, call_id: CallId, turn: int, principal: str, report: Callable[[str], None]
+    ) -> str:
+        """See ``toolhost.contract.Spawner``."""
+        subagent = self._allowed(name)
+        child = self._child(subagent, turn=turn, principal=principal, report=report)
+        self._journal.add(SubagentStarted(turn=turn, call_id=call_id, name=name, child=child.name))
+        self._running[child.name] = child
+        code, accepted, bundle = FAILED, None, ""
+        try:
+            await self._journal.submit()  # one that kills its process is on record
+            accepted = await child.work(task)
+            bundle = await self._subagents.blobs.put(self._key.root, accepted.kept) if accepted.kept else ""
+            code = child.code
+            return accepted.told.decode()
+        except anyio.get_cancelled_exc_class():
+            code = CANCELLED
+            raise
+        finally:
+            del self._running[child.name]
+            record = SubagentFinished(
+                turn=turn,
+                call_id=call_id,
+                name=name,
+                child=child.name,
+                outcome=Outcome.FAILED if code in {FAILED, CANCELLED} else Outcome.SUCCEEDED,
+                code=code,
+                rounds=child.spent.rounds,
+                usage=child.spent.usage,
+                bundle=bundle,
+                findings=len(child.findings.found),
+                dropped=accepted.dropped if accepted is not None else (),
+                child_seq=child.journal.state.seq,
+                link=child.journal.state.view.link.hex(),
+            )
+            self._ended.setdefault(call_id, []).append(record)
+
+    def _allowed(self, name: str) -> Subagent:
+        """Raises: ToolRefused: there is none of that name, or no room for one."""
+        options = self._subagents.options
+        subagent = self._subagents.by_name.get(name)
+        if subagent is None:
+            raise ToolRefused(f"there is no sub-agent {name!r} any more: go on without it")
+        depth = self._key.conversation.count(CHILD_MARK) + 1
+        if depth > options.depth_max:
+            raise ToolRefused(
+                f"sub-agents may stand {options.depth_max} deep, this one would be at {depth}: do it here"
+            )
+        if len(self._running) >= options.at_once_max:
+            raise ToolRefused(f"{options.at_once_max} sub-agents work here already: ask again when one is done")
+        return subagent
+
+    def _child(self, subagent: Subagent, *, turn: int, principal: str, report: Callable[[str], None]) -> Child:
+        options, parts, name = self._subagents.options, self._parts, self._parts.ids.new_id()
+        if turn != self._turn:
+            self._turn, self._of_turn = turn, Spent(tokens_max=options.turn_tokens_max)
+        spent = Spent(tokens_max=subagent.definition.tokens_max, above=self._spent or self._of_turn)
+        journal = ChildJournal(self._key.child(name), lease=self._journal.lease, parts=parts, spent=spent)
+        return Child(
+            name,
+            subagent,
+            key=self._key.child(name),
+            journal=journal,
+            parts=parts,
+            spawns=Spawning(self._subagents, self._key.child(name), journal=journal, parts=parts, spent=spent),
+            spent=spent,
+            options=options,
+            principal=principal,
+            report=report,
+        )
+
+    async def _used(self, key: ConversationKey) -> Usage:
+        """By a sub-agent that is gone, and by those below it."""
+        store = self._parts.store
+        below = await store.children(key, limit=_LOST_MAX)
+        usage = Usage()
+        for each in (key, *(row.key for row in below)):
+            records: tuple[JournalRecord, ...] = (await store.load(each, use_snapshot=False)).tail
+            for record in records:
+                usage = added(usage, usage_of(record) or Usage())
+        return usage
+
+    def __repr__(self) -> str:
+        return f"<Spawning {self._key.path} running={len(self._running)}>"
+
+
+class CallSpawner:
+    """Implements ``toolhost.contract.Spawner``."""
+
+    def __init__(
+        self, spawning: Spawning, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]
+    ) -> None:
+        self._spawning = spawning
+        self._call_id = call_id
+        self._turn = turn
+        self._principal = principal
+        self._report = report
+
+    async def spawn(self, name: str, task: str) -> str:
+        return await self._spawning.spawn(
+            name, task, call_id=self._call_id, turn=self._turn, principal=self._principal, report=self._report
+        )
