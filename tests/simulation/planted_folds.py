@@ -12,7 +12,17 @@ from tests.simulation.faults import Fault
 from tests.simulation.planting import Planted
 from torpor.actor import recorder
 from torpor.actor.commit import Journal
-from torpor.conversation import compaction, fold, folding, live_context, reckoning, replacing, steps, summary
+from torpor.conversation import (
+    compaction,
+    fold,
+    folding,
+    live_context,
+    reckoning,
+    replacing,
+    steps,
+    summary,
+    turn_folds,
+)
 from torpor.conversation.segments import TurnStart, rebuilt
 from torpor.conversation.state import ConversationState
 from torpor.conversation.summary import Carried
@@ -87,7 +97,7 @@ def trigger_rearmed_at_once() -> AbstractContextManager[object]:
     def measured(*args: Any) -> ConversationState:
         return msgspec.structs.replace(replaced(*args), is_measured=True)
 
-    return patch.object(fold, "replaced", measured)
+    return patch.object(turn_folds, "replaced", measured)
 
 
 def previous_summary_dropped() -> AbstractContextManager[object]:
@@ -133,7 +143,7 @@ def turn_only_kept_over_fold() -> AbstractContextManager[object]:
         assert state.turn is not None
         return msgspec.structs.replace(state, turn=msgspec.structs.replace(state.turn, kept=None))
 
-    return patch.object(fold, "replaced", forgetful)
+    return patch.object(turn_folds, "replaced", forgetful)
 
 
 def steer_joins_whatever_its_size() -> AbstractContextManager[object]:

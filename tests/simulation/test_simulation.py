@@ -133,6 +133,12 @@ def test_the_sample_of_each_world_meets_every_step_and_every_record(world: str, 
     assert sorted(expected - counts) == []
 
 
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_where_it_is_planted(name: str) -> None:
+    with PLANTED[name].plant():
+        pass
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if at % 3 == 0 else pytest.mark.soak) for at, name in enumerate(PLANTED)],

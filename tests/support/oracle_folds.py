@@ -14,6 +14,8 @@ BYTES_PER_TOKEN = 4
 WORTH_FOLDING_BYTES = 600
 """Less than this need not be folded, since a summary is not much shorter."""
 KINDS = frozenset({"correction", "denial", "question", "proposal"})
+_RECKONED = 1.02
+"""What a fold's number may be wrong by: a few bytes for each message that joins, and what is learnt at that moment."""
 _SLACK = 1.04
 _SLACK_TOKENS = 20
 """What an estimate may be wrong by. A new live context is counted with the next reply only."""
@@ -222,7 +224,7 @@ def _reckoned(case: Case) -> Iterator[Violation]:
             after, asked = told["after_tokens"], record["estimated_tokens"]
             model = record.get("model", "")
             has, had = _bytes_per_token(case, record, model=model), _bytes_per_token(case, told, model=model)
-            if not asked * has / _SLACK - has <= after * had <= asked * has * _SLACK + had:
+            if not asked * has / _RECKONED - has <= after * had <= asked * has * _RECKONED + had:
                 fact = f"record {told['seq']} tells {after} tokens after it, request {record['call']} has {asked}"
                 yield case.broken("fold_misreckoned", fact)
         if record["kind"] not in {"preamble_changed", "preamble_returned"}:
