@@ -106,6 +106,11 @@ def _projection_faults(event: Line, record: Record) -> Iterator[str]:
             expected |= {"version": record["version"], "context": record["context"]}
         case "skill_loaded":
             expected |= {"skill": record["skill"]}
+        case "subagent_started":
+            expected |= {"call_id": record["call_id"], "name": record["name"]}
+        case "subagent_finished":
+            expected |= {name: record[name] for name in ("call_id", "name", "outcome")}
+            expected |= {name: record[name] for name in ("code", "rounds", "bundle", "findings") if name in record}
         case "context_replaced":
             expected |= {name: record[name] for name in ("reason", "generation", "turns")}
         case "compaction_failed" | "live_context_failed":

@@ -86,6 +86,11 @@ async def managed() -> bytes:
     return _export(told(random.Random(2028).randbytes(700)).journal)
 
 
+async def with_children() -> bytes:
+    """Likewise; sub-agents work for calls, and some of them end behind their turn."""
+    return _export(told(random.Random(2032).randbytes(700)).journal)
+
+
 async def folded() -> bytes:
     """A summary more than once, and long results that were shortened."""
 
@@ -135,6 +140,7 @@ MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "odd-history": odd_history,
     "to-and-fro": to_and_fro,
     "managed": managed,
+    "children": with_children,
     "folded": folded,
     "live-context": live_context,
 }

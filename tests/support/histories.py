@@ -64,6 +64,8 @@ from torpor.records.journal import (
     Outcome,
     SkillLoaded,
     StepKind,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -99,6 +101,14 @@ CONTEXTS = (
     WorkingContext(),
 )
 SKILLS = ("refunds", "visits", "chatter")
+CHILDREN_MAX = 3
+CHILD_ENDS = (
+    (Outcome.SUCCEEDED, ""),
+    (Outcome.SUCCEEDED, "steps"),
+    (Outcome.FAILED, "failed"),
+    (Outcome.INTERRUPTED, "cancelled"),
+    (Outcome.FAILED, "lost"),
+)
 LONG = "é\U0001f600 long, " * 20
 LIVE_EVERY = 3
 """Records between two moments at which something may come of the live context; else histories are of little more."""
@@ -180,6 +190,8 @@ class Teller:
             happenings.append(self._manage)
         if self.state.lost_calls:
             happenings.append(self._end_late)
+        if self.state.children:
+            happenings.append(self._end_child)
         if not len(self.journal) % RETRACTED_EVERY and (self.state.queued or self._can_take_back()):
             happenings.append(self._retract)
         if self.state.seq and not len(self.journal) % LIVE_EVERY:
@@ -197,6 +209,8 @@ class Teller:
             happenings += [self._end_fold, self._end_fold, self._fail_fold, self._cut, self._crash]
         elif self._is_running:
             happenings += [self._finish_call, self._finish_call, self._cancel_tools, self._crash]
+            if len(self.state.children) < CHILDREN_MAX and self._working:
+                happenings.append(self._start_child)
         elif not isinstance(step, Rest):
             happenings += [lambda: self._perform(step)] * 3
         self._pick(happenings)()
@@ -213,6 +227,8 @@ class Teller:
                 self._is_asking = False
             while self._is_running:
                 self._finish_call()
+        while self.state.children:
+            self._end_child()
 
     @property
     def has_choices(self) -> bool:
@@ -299,6 +315,34 @@ class Teller:
         call_id = self._pick(self.state.lost_calls)
         note = text_block(f"[{call_id} has ended]")
         self._add(LateResult(call_id=call_id, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=note))
+
+    @property
+    def _working(self) -> tuple[CallState, ...]:
+        """Calls that run, of the running turn."""
+        return tuple(call for call in self._turn.open_calls if call.status is CallStatus.STARTED)
+
+    def _start_child(self) -> None:
+        call, number = self._pick(self._working), self._number()
+        self._add(SubagentStarted(turn=self._turn.number, call_id=call.id, name="digger", child=f"child_{number}"))
+
+    def _end_child(self) -> None:
+        """While its call runs, after that, or after its turn."""
+        child = self._pick(self.state.children)
+        outcome, code = self._pick(CHILD_ENDS)
+        record = SubagentFinished(
+            turn=child.turn,
+            call_id=child.call_id,
+            name=child.name,
+            child=child.child,
+            outcome=outcome,
+            code=code,
+            rounds=2,
+            usage=Usage(input_tokens=self._number(), output_tokens=1),
+        )
+        if outcome is Outcome.SUCCEEDED:
+            found = {"findings": 3, "dropped": ("nobody-found-this",), "child_seq": 9, "link": "c" * 64}
+            record = msgspec.structs.replace(record, **found)
+        self._add(record)
 
     def _go_on_with_live_context(self) -> None:
         """Order one, or tell what came of it; between any two records."""

@@ -30,6 +30,8 @@ PUBLIC_KINDS = {
     "tool_finished": "tool.finished",
     "context_changed": "context.changed",
     "skill_loaded": "skill.loaded",
+    "subagent_started": "subagent.started",
+    "subagent_finished": "subagent.finished",
     "context_replaced": "context.replaced",
     "compaction_failed": "compaction.failed",
     "live_context_replaced": "live_context.replaced",
@@ -64,6 +66,8 @@ OUTSIDE_TURNS = frozenset(
     }
 )
 """Records that belong to no turn."""
+_OF_CHILD = ("call_id", "name", "turn", "cause")
+"""What the records of one sub-agent have in common."""
 _NAMED = re.compile(r"\bm\d+\b")
 
 
@@ -151,6 +155,8 @@ class Account:
     folds_failed: list[Record] = field(default_factory=list)
     skills: list[Record] = field(default_factory=list)
     """Of each that was loaded."""
+    children: dict[str, Record] = field(default_factory=dict)
+    """First records of the sub-agents that have not ended, by their names below the conversation."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -227,12 +233,15 @@ def account_of(journal: Journal) -> Account:
             _take(account, open_turn, record, record["messages"])
         elif kind == "late_result":
             _late(account, record, where)
+        elif kind == "subagent_finished":
+            _child_finished(account, record, where)
         elif kind == "message_retracted":
             _retract(account, open_turn, record, where)
         elif kind == "conversation_forked":
             if open_turn is not None:
                 account.faults.append(f"{where}: turn {open_turn.number} runs")
             _retract(account, open_turn, record | {"messages": record.get("messages", [])}, where)
+            account.children.clear()
         elif kind not in OUTSIDE_TURNS:
             if open_turn is None or open_turn.number != record.get("turn", 0):
                 account.faults.append(f"{where}: belongs to turn {record.get('turn', 0)}, which is not open")
@@ -244,6 +253,8 @@ def account_of(journal: Journal) -> Account:
             open_turn = None if kind in TURN_ENDS else open_turn
     if open_turn is not None:
         account.faults.append(f"{journal.path}: turn {open_turn.number} never ended")
+    for child in account.children:
+        account.faults.append(f"{journal.path}: sub-agent {child} never ended")
     return account
 
 
@@ -299,6 +310,8 @@ def _in_turn(account: Account, turn: Turn, record: Record, where: str) -> None:
             account.folds_failed.append(record)
         case "skill_loaded":
             account.skills.append(record)
+        case "subagent_started":
+            _child_started(account, record, where)
         case "turn_finished" | "turn_cancelled" | "turn_failed" | "turn_refused":
             _all_settled(account, turn, where)
             turn.end, turn.code = TURN_ENDS[record["kind"]], record.get("code", "")
@@ -320,6 +333,24 @@ def _once(account: Account, record: Record, what: str, where: str) -> None:
         setattr(call, what, record)
     if what == "finished" and record["block"]["tool_use_id"] != record["call_id"]:
         account.faults.append(f"{where}: its result names call {record['block']['tool_use_id']}")
+
+
+def _child_started(account: Account, record: Record, where: str) -> None:
+    call, child = account.calls.get(record["call_id"]), record["child"]
+    if call is None or call.turn != record["turn"] or call.started is None or call.finished is not None:
+        account.faults.append(f"{where}: call {record['call_id']} does not run")
+    if child in account.children:
+        account.faults.append(f"{where}: sub-agent {child} has not ended")
+    account.children[child] = record
+
+
+def _child_finished(account: Account, record: Record, where: str) -> None:
+    """In its turn or behind it."""
+    begun = account.children.pop(record["child"], None)
+    if begun is None:
+        account.faults.append(f"{where}: sub-agent {record['child']} does not run")
+    elif [record.get(name) for name in _OF_CHILD] != [begun.get(name) for name in _OF_CHILD]:
+        account.faults.append(f"{where}: sub-agent {record['child']} was another one's")
 
 
 def _late(account: Account, record: Record, where: str) -> None:

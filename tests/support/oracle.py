@@ -71,6 +71,8 @@ def judge_store(case: Case) -> Iterator[Violation]:
         yield case.broken("quarantined", case.journal.quarantine)
     if not case.gone and (case.journal.is_due or not case.story.at_rest[-1]):
         yield case.broken("not_at_rest", f"the run is over and its last record is {case.story.records[-1]['kind']}")
+    for kind, fact in case.story.children.left() if not case.gone else ():
+        yield case.broken(kind, fact)
     events = {id_: record["event"] for id_, record in case.story.received.items()}
     index = {id_: receipt["event"] for id_, receipt in case.journal.receipts.items()}
     if events != index:

@@ -218,45 +218,39 @@ def event_of(record: Json) -> Json:
             calls = sum(block["type"] == "tool_use" for block in record["blocks"])
             body = _only(record, "call", "stop_reason") | {"text": _text_of(record["blocks"])}
             body |= {"tool_calls": calls} if calls else {}
-        case "model_failed":
-            body = _only(record, "call", "code", "detail", "retry_at_us", "next_model")
-        case "tool_started":
-            body = _only(record, "call_id", "name", "effect")
-        case "tool_finished":
-            body = _only(record, "call_id", "name", "outcome")
-        case "context_changed":
-            body = _only(record, "version", "context", "principal")
         case "context_replaced":
             body = {"turns": [0, 0]} | _only(record, "reason", "generation", "turns")
-        case "compaction_failed" | "live_context_failed":
-            body = _only(record, "code", "detail")
-        case "live_context_replaced":
-            body = _only(record, "words")
-        case "skill_loaded":
-            body = _only(record, "skill")
-        case "late_result":
-            body = _only(record, "call_id", "name", "of_turn", "outcome")
         case "turn_cancelled":
             text = _text_of(record.get("partial", []))
             body = _only(record, "reason") | ({"text": text} if text else {})
         case "turn_failed":
             text = _text_of(record.get("partial", []))
             body = _only(record, "code", "detail", "offers") | ({"text": text} if text else {})
-        case "turn_refused":
-            body = _only(record, "detail")
-        case "message_retracted":
-            body = _only(record, "messages", "principal")
-        case "conversation_renamed":
-            body = _only(record, "title", "principal")
-        case "conversation_forked":
-            body = _only(record, "source", "before", "messages", "principal")
-        case "conversation_archived" | "conversation_unarchived":
-            body = _only(record, "principal")
         case _:
-            body = {}
+            body = _only(record, *_FIELDS.get(kind, ()))
     return {"type": _EVENT_TYPES.get(kind, kind), **head, **body}
 
 
+_FIELDS = {
+    "model_failed": ("call", "code", "detail", "retry_at_us", "next_model"),
+    "tool_started": ("call_id", "name", "effect"),
+    "tool_finished": ("call_id", "name", "outcome"),
+    "context_changed": ("version", "context", "principal"),
+    "compaction_failed": ("code", "detail"),
+    "live_context_failed": ("code", "detail"),
+    "live_context_replaced": ("words",),
+    "skill_loaded": ("skill",),
+    "subagent_started": ("call_id", "name"),
+    "subagent_finished": ("call_id", "name", "outcome", "code", "rounds", "bundle", "findings"),
+    "late_result": ("call_id", "name", "of_turn", "outcome"),
+    "turn_refused": ("detail",),
+    "message_retracted": ("messages", "principal"),
+    "conversation_renamed": ("title", "principal"),
+    "conversation_forked": ("source", "before", "messages", "principal"),
+    "conversation_archived": ("principal",),
+    "conversation_unarchived": ("principal",),
+}
+"""Of records whose events say the same of them."""
 _EVENT_TYPES = {
     "message_received": "message.received",
     "message_retracted": "message.retracted",
@@ -275,6 +269,8 @@ _EVENT_TYPES = {
     "live_context_replaced": "live_context.replaced",
     "live_context_failed": "live_context.failed",
     "skill_loaded": "skill.loaded",
+    "subagent_started": "subagent.started",
+    "subagent_finished": "subagent.finished",
     "late_result": "tool.late",
     "turn_finished": "turn.finished",
     "turn_cancelled": "turn.cancelled",

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tests.support.oracle_children import Children
 from tests.support.oracle_evidence import Journal, Json, Row, Violation
 from tests.support.oracle_view import View, canonical, chain_link, extended, messages_of, replaced, size_of, turns_in
 from tests.support.oracle_views_told import Fold, Request, TooLong
@@ -26,6 +27,8 @@ PUBLIC_KINDS = frozenset(
         "live_context_replaced",
         "live_context_failed",
         "skill_loaded",
+        "subagent_started",
+        "subagent_finished",
         "late_result",
         "turn_finished",
         "turn_cancelled",
@@ -154,6 +157,7 @@ class Story:
         self._turn: Turn | None = None
         self._results: dict[str, Json] = {}
         self._notes: list[Json] = []
+        self.children = Children()
         self.folds: list[Fold] = []
         self.too_long: list[TooLong] = []
         self._view: View = ()
@@ -217,6 +221,7 @@ class Story:
             self._broken("journal_order", seq, f"a fork without {messages}, while a turn runs or others wait")
         self.retracted.update(messages)
         self._queue, self.is_archived, self.copied_seq = [], False, seq - 1
+        self.children = Children()
 
     def _lists(self, record: Json, seq: int, *, is_archived: bool) -> None:
         if is_archived is self.is_archived:
@@ -231,6 +236,17 @@ class Story:
 
     def _skill_loaded(self, record: Json, seq: int) -> None:
         self._running(record, seq)
+
+    def _subagent_started(self, record: Json, seq: int) -> None:
+        call = self.calls.get(record["call_id"])
+        is_running = self._running(record, seq) is not None and call is not None and call.turn == record["turn"]
+        is_running = is_running and bool(call and call.started_seq and not call.finished_seq)
+        for kind, fact in self.children.started(record, is_running=is_running):
+            self._broken(kind, seq, fact)
+
+    def _subagent_finished(self, record: Json, seq: int) -> None:
+        for kind, fact in self.children.finished(record):
+            self._broken(kind, seq, fact)
 
     def _live_context_replaced(self, record: Json, seq: int) -> None:
         self._lives[seq] = record["block"]

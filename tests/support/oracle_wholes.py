@@ -44,7 +44,7 @@ def judge_wholes(evidence: Evidence, lives: list[Case]) -> Iterator[Violation]:
         if command.conversation == last.conversation and command.answered and command.kind in _MANAGING:
             yield from _existence(last, command, there)
     for record in last.story.records:
-        if (handle := record.get("handle")) and handle not in evidence.blobs:
+        if (handle := record.get("handle") or record.get("bundle")) and handle not in evidence.blobs:
             yield last.broken("blob_lost", f"record {record['seq']} names {handle}, which is not kept")
 
 

@@ -129,6 +129,7 @@ _RULES: Final[dict[str, Callable[[str], object]]] = {
     "source": CONVERSATION_ID.fullmatch,
     "call_id": _CALL_ID.fullmatch,
     "job": JOB_ID.fullmatch,
+    "child": CONVERSATION_ID.fullmatch,
     "principal": _is_principal,
     "agent": _is_text_line,
     "title": lambda value: titled(value) == value,

@@ -14,10 +14,12 @@ from typing import Final
 
 import msgspec
 
-from torpor.conversation.budget import input_tokens
+from torpor.conversation.budget import added, input_tokens
 from torpor.operations.descriptions import Facts, describe
 from torpor.records.bounds import MOMENT_MAX_US
 from torpor.records.journal import (
+    CompactionFailed,
+    ContextReplaced,
     JournalRecord,
     LateResult,
     ModelFailed,
@@ -25,6 +27,8 @@ from torpor.records.journal import (
     ModelRequested,
     Outcome,
     Record,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -32,8 +36,11 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
+    Usage,
 )
 
+_OF_CHILD: Final = "sub-agent "
+"""Before its name, which may be that of a call."""
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -55,7 +62,11 @@ class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
     facts: Facts
     """The same for machines."""
     took_us: int | None = None
-    """From the request to the reply, from the start of a tool to its end, from the start of a turn to its end."""
+    """From the request to the reply; from the start of a tool, a sub-agent or a turn to its end."""
+    turn_usage: Usage | None = None
+    """Of a turn's end: tokens of all that it asked models for, its sub-agents included but for such as outlive it."""
+    subagents_usage: Usage | None = None
+    """The same: those of its sub-agents alone; None where it had none."""
     estimated_tokens: int | None = None
     """Of a reply: what its request was thought to have. None where nothing was estimated or nothing counted."""
     estimate_error: float | None = None
@@ -82,12 +93,17 @@ class Timeline:
         self._begun_us: dict[str, int] = {}
         self._estimated: tuple[str, int] = ("", 0)
         self._errors: list[float] = []
+        self._turn = 0
+        """Whose beginning was among the rows, while it runs."""
+        self._usage = self._subagents = Usage()
+        """Of the turn so far."""
 
     def rows(self, records: Iterable[JournalRecord]) -> Iterator[TimelineRow]:
         """Rows for ``records``, which follow those of the call before."""
         for record in records:
             summary, facts, content = describe(record)
             estimated_tokens, error = self._estimate(record)
+            usage, subagents = self._spent(record)
             yield TimelineRow(
                 seq=record.seq,
                 at_us=record.at_us,
@@ -98,6 +114,8 @@ class Timeline:
                 summary=summary,
                 facts=facts,
                 took_us=self._took_us(record),
+                turn_usage=usage,
+                subagents_usage=subagents,
                 estimated_tokens=estimated_tokens,
                 estimate_error=error,
                 content=content if self._content else None,
@@ -123,6 +141,22 @@ class Timeline:
                 pass
         return None, None
 
+    def _spent(self, record: JournalRecord) -> tuple[Usage | None, Usage | None]:
+        match record:
+            case TurnPrepared():
+                self._turn, self._usage, self._subagents = record.turn, Usage(), Usage()
+            case ModelReplied() | ContextReplaced() | CompactionFailed() if record.turn == self._turn:
+                self._usage = added(self._usage, record.usage)
+            case SubagentFinished() if record.turn == self._turn:
+                self._usage = added(self._usage, record.usage)
+                self._subagents = added(self._subagents, record.usage)
+            case TurnFinished() | TurnCancelled() | TurnFailed() | TurnRefused() if record.turn == self._turn:
+                self._turn = 0
+                return self._usage, self._subagents if self._subagents != Usage() else None
+            case _:
+                pass
+        return None, None
+
     def _took_us(self, record: JournalRecord) -> int | None:
         match record:
             case TurnPrepared():
@@ -138,6 +172,10 @@ class Timeline:
                 return record.at_us - began_us if began_us is not None else None
             case ToolFinished() | LateResult():
                 return self._since(record.call_id, record.at_us)
+            case SubagentStarted():
+                self._begun_us[_OF_CHILD + record.child] = record.at_us
+            case SubagentFinished():
+                return self._since(_OF_CHILD + record.child, record.at_us)
             case TurnFinished() | TurnCancelled() | TurnFailed() | TurnRefused():
                 return self._since("turn", record.at_us)
             case _:
@@ -154,9 +192,15 @@ def in_words(row: TimelineRow) -> str:
     took = f", took {duration(row.took_us)}" if row.took_us is not None else ""
     if row.estimate_error is not None:
         took = f", {row.estimated_tokens} estimated ({row.estimate_error:+.1%}){took}"
+    if row.turn_usage is not None and row.subagents_usage is not None:
+        took += f", {_tokens(row.turn_usage)} in all, {_tokens(row.subagents_usage)} of them by sub-agents"
     turn = f"turn {row.turn}" if row.turn else ""
     line = f"{row.seq:>5}  {_moment(row.at_us)}  {'+' + duration(row.after_us):>10}  {turn:<8} {row.summary}{took}"
     return "\n".join([line, *(f"{'':55}| {said}" for said in (row.content or "").splitlines())])
+
+
+def _tokens(usage: Usage) -> str:
+    return f"{input_tokens(usage)} tokens in and {usage.output_tokens} out"
 
 
 def estimates_in_words(estimates: Estimates) -> str:

@@ -28,6 +28,7 @@ from torpor.records.journal import (
     MessageRetracted,
     ModelRequested,
     PreambleChanged,
+    SubagentFinished,
     ToolFinished,
     TurnRefused,
 )
@@ -211,9 +212,8 @@ class Verification:
                 if record.message_id in self._messages:
                     raise Differs(record.seq, f"message {record.message_id!r} was received before")
                 self._messages[record.message_id] = msgspec.structs.replace(record, blocks=())
-            case ToolFinished():
-                if record.handle:
-                    self.handles.append(Handle(record.seq, record.handle))
+            case ToolFinished(handle=handle) | SubagentFinished(bundle=handle) if handle:
+                self.handles.append(Handle(record.seq, handle))
             case _:
                 pass
 

@@ -8,6 +8,8 @@ from torpor.records.events import (
     ContextReplacedEvent,
     MessageReceivedEvent,
     ReplyFinishedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -105,6 +107,40 @@ def test_tools_are_told_between_the_words(shown: Shown) -> None:
         "  · pay: outcome unknown",
         "  · pay of turn 1, after all: done",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "rounds", "findings", "words"),
+    [
+        ("", 3, 2, "answered after 3 steps, 2 findings"),
+        ("steps", 1, 1, "used up its steps after 1 step, 1 finding"),
+        ("tokens", 2, 0, "used up its tokens after 2 steps"),
+        ("seconds", 2, 0, "used up its time after 2 steps"),
+        ("cancelled", 0, 0, "was cancelled after 0 steps"),
+        ("lost", 0, 0, "was lost after 0 steps"),
+        ("failed", 1, 0, "failed after 1 step"),
+    ],
+)
+def test_a_sub_agent_is_told_when_it_begins_and_when_it_ends(
+    shown: Shown, code: str, rounds: int, findings: int, words: str
+) -> None:
+    call = CallId("a")
+    shown.screen.event(SubagentStartedEvent(event=3, at_us=0, call_id=call, name="digger"))
+    shown.screen.event(
+        SubagentFinishedEvent(
+            event=4,
+            at_us=0,
+            call_id=call,
+            name="digger",
+            outcome=Outcome.SUCCEEDED,
+            code=code,
+            rounds=rounds,
+            bundle="b" if findings else "",
+            findings=findings,
+        )
+    )
+
+    assert shown.text.splitlines() == ["  · digger at work", f"  · digger {words}"]
 
 
 def test_every_outcome_has_a_word() -> None:

@@ -24,6 +24,8 @@ from torpor.records.events import (
     ModelFailedEvent,
     ReplyFinishedEvent,
     SkillLoadedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     ToolFinishedEvent,
     ToolLateEvent,
     ToolStartedEvent,
@@ -66,6 +68,8 @@ from torpor.records.journal import (
     PreambleReturned,
     SkillLoaded,
     StepKind,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -73,6 +77,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
+    Usage,
 )
 from torpor.records.summary import Item, ItemKind, Summary
 
@@ -151,6 +156,37 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
     (
         SkillLoaded(**HEAD, call_id=CALL, skill="refunds", digest="secret", allowed_tools=("secret",), tokens=300),
         SkillLoadedEvent(**EVENT_HEAD, skill="refunds"),
+    ),
+    (
+        SubagentStarted(**HEAD, call_id=CALL, name="digger", child="secret"),
+        SubagentStartedEvent(**EVENT_HEAD, call_id=CALL, name="digger"),
+    ),
+    (
+        SubagentFinished(
+            **HEAD,
+            call_id=CALL,
+            name="digger",
+            child="secret",
+            outcome=Outcome.SUCCEEDED,
+            code="tokens",
+            rounds=3,
+            usage=Usage(input_tokens=7),
+            bundle="b",
+            findings=2,
+            dropped=("secret",),
+            child_seq=17,
+            link="secret",
+        ),
+        SubagentFinishedEvent(
+            **EVENT_HEAD,
+            call_id=CALL,
+            name="digger",
+            outcome=Outcome.SUCCEEDED,
+            code="tokens",
+            rounds=3,
+            bundle="b",
+            findings=2,
+        ),
     ),
     (
         LateResult(**HEAD, call_id=CALL, name="pay", of_turn=1, outcome=Outcome.SUCCEEDED, note=text_block("secret")),

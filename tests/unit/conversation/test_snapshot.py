@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.snapshot import BadSnapshot, decode_snapshot, encode_snapshot
-from torpor.conversation.state import ConversationState, EndedTurn, LiveState, LoadedSkill, QueuedMessage, TurnState
+from torpor.conversation.state import (
+    ChildState,
+    ConversationState,
+    EndedTurn,
+    LiveState,
+    LoadedSkill,
+    QueuedMessage,
+    TurnState,
+)
 from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
@@ -41,6 +49,7 @@ STATE = ConversationState(
     notes=(text_block("[note]"),),
     offers=(Offer.CONTINUE, Offer.RETRY),
     lost_calls=(CallId("a"), CallId("b")),
+    children=(ChildState(call_id=CallId("c"), name="digger", child="c-1", turn=3, cause=MessageId("m")),),
     last_usage=Usage(input_tokens=3, output_tokens=4),
     measured_bytes=20,
     context=WorkingContext(

@@ -28,6 +28,8 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     Outcome,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
@@ -172,6 +174,9 @@ def test_a_message_id_that_no_client_could_give_is_told(message_id: str) -> None
         TurnPrepared(messages=(), cause=MessageId("\0")),
         LiveContextFailed(job="a job", code="c", detail=""),
         LateResult(call_id=CallId("\0"), name="pay", of_turn=1, outcome=Outcome.FAILED, note=TEXT),
+        SubagentStarted(call_id=CallId("a"), name="digger", child="../c_2"),
+        SubagentStarted(call_id=CallId("\0"), name="digger", child="a-1"),
+        SubagentFinished(call_id=CallId("a"), name="\x1b[2J", child="a-1", outcome=Outcome.FAILED),
     ],
 )
 def test_a_name_that_is_none_is_told(record: JournalRecord) -> None:

@@ -8,7 +8,21 @@ from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
 from torpor.operations.timeline import Estimates, Timeline, TimelineRow, duration, estimates_in_words, in_words
 from torpor.records.bounds import MOMENT_MAX_US
-from torpor.records.journal import ConversationCreated, JournalRecord, ModelFailed, ModelReplied, ModelRequested, Usage
+from torpor.records.ids import CallId, MessageId
+from torpor.records.journal import (
+    CompactionFailed,
+    ConversationCreated,
+    JournalRecord,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    SubagentFinished,
+    SubagentStarted,
+    TurnFinished,
+    TurnPrepared,
+    Usage,
+)
 
 
 def rows(*, content: bool = False) -> list[TimelineRow]:
@@ -41,15 +55,69 @@ def test_replies_tools_and_turns_tell_how_long_they_took() -> None:
     assert took == {
         "model_replied": 1_500_000,
         "tool_finished": 251_000,
+        "subagent_finished": 0,
         "turn_failed": 1_752_000,
         "late_result": 251_000,
     }
 
 
 def test_end_without_its_beginning_tells_no_time() -> None:
-    ends = [record for record in journal() if record.seq > 11]
+    ends = [record for record in journal() if record.seq > 11 and not isinstance(record, SubagentStarted)]
 
     assert [row.took_us for row in Timeline().rows(ends)] == [None] * len(ends)
+
+
+def spent_by(*records: JournalRecord) -> TimelineRow:
+    """The last row of a turn that did this and was answered."""
+    prepared = TurnPrepared(turn=1, messages=(MessageId("m"),))
+    return told(prepared, *records, TurnFinished(turn=1))[1][-1]
+
+
+def dug(tokens: int, *, child: str = "a-1", turn: int = 1) -> SubagentFinished:
+    return SubagentFinished(
+        turn=turn,
+        call_id=CallId("a"),
+        name="digger",
+        child=child,
+        outcome=Outcome.SUCCEEDED,
+        usage=Usage(input_tokens=tokens, output_tokens=2),
+    )
+
+
+def test_the_end_of_a_turn_tells_what_it_used_with_its_sub_agents() -> None:
+    row = spent_by(answered("c1", input_tokens=10, cache_read_input_tokens=5), dug(100), dug(200, child="a-2"))
+
+    assert row.turn_usage == Usage(input_tokens=310, cache_read_input_tokens=5, output_tokens=4)
+    assert row.subagents_usage == Usage(input_tokens=300, output_tokens=4)
+    assert in_words(row).endswith(
+        "turn finished, took 0 us, 315 tokens in and 4 out in all, 300 tokens in and 4 out of them by sub-agents"
+    )
+
+
+def test_a_turn_without_sub_agents_is_told_in_words_without_them() -> None:
+    row = spent_by(answered("c1", input_tokens=10))
+
+    assert (row.turn_usage, row.subagents_usage) == (Usage(input_tokens=10), None)
+    assert in_words(row).endswith("turn finished, took 0 us")
+
+
+def test_a_summary_is_a_part_of_what_its_turn_used() -> None:
+    row = spent_by(CompactionFailed(turn=1, code="bad_summary", detail="", usage=Usage(output_tokens=7)))
+
+    assert row.turn_usage == Usage(output_tokens=7)
+
+
+def test_what_ends_behind_its_turn_is_no_part_of_the_next_one() -> None:
+    prepared = TurnPrepared(turn=2, messages=(MessageId("m"),))
+    _, found = told(prepared, dug(100, turn=1), TurnFinished(turn=2))
+
+    assert (found[-1].turn_usage, found[-1].subagents_usage) == (Usage(), None)
+
+
+def test_the_end_of_a_turn_whose_beginning_was_not_seen_tells_no_usage() -> None:
+    _, found = told(answered("c1", input_tokens=10), TurnFinished(turn=1))
+
+    assert found[-1].turn_usage is None
 
 
 def test_timeline_goes_on_over_several_pages() -> None:

@@ -24,6 +24,7 @@ from torpor.records.journal import (
     ModelReplied,
     ModelRequested,
     PreambleChanged,
+    SubagentFinished,
     ToolFinished,
     TurnPrepared,
 )
@@ -334,9 +335,10 @@ async def test_a_blob_that_changed_is_told() -> None:
         await check_blobs(ChangedBlobs(), KEY, [Handle(3, hashlib.sha256(b"a result").hexdigest())])
 
 
-def test_a_handle_is_noted_with_its_record(teller: Teller) -> None:
-    place = first(teller, ToolFinished)
-    journal = [*teller.journal[:place], msgspec.structs.replace(teller.journal[place], handle="h")]
+@pytest.mark.parametrize(("kind", "field"), [(ToolFinished, "handle"), (SubagentFinished, "bundle")])
+def test_a_handle_is_noted_with_its_record(teller: Teller, kind: type[JournalRecord], field: str) -> None:
+    place = first(teller, kind)
+    journal = [*teller.journal[:place], msgspec.structs.replace(teller.journal[place], **{field: "h"})]
 
     assert verified(journal).handles == [Handle(place + 1, "h")]
 

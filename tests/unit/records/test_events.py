@@ -26,6 +26,8 @@ NAMES = [
     "live_context.replaced",
     "live_context.failed",
     "skill.loaded",
+    "subagent.started",
+    "subagent.finished",
     "tool.late",
     "turn.finished",
     "turn.cancelled",

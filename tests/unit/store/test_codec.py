@@ -5,7 +5,9 @@ import pytest
 
 from tests.support.sample_records import KEY, created, finished, message, receipt, requested
 from torpor.errors import InvariantBroken, JournalCorrupt
-from torpor.records.journal import JournalRecord
+from torpor.records.blocks import text_block
+from torpor.records.ids import CallId
+from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, ToolFinished
 from torpor.store.codec import (
     BatchNumbers,
     StoredBatch,
@@ -13,6 +15,7 @@ from torpor.store.codec import (
     encode_receipt,
     encode_records,
     events_after,
+    handles_in,
     loaded,
     number_batch,
     records_after,
@@ -43,6 +46,14 @@ def replaced(place: int, **changes: object) -> tuple[StoredBatch, ...]:
     return tuple(
         msgspec.structs.replace(batch, **changes) if number == place else batch for number, batch in enumerate(BATCHES)
     )
+
+
+def test_blobs_are_named_by_results_that_were_too_long_and_by_what_sub_agents_found() -> None:
+    call, block = CallId("a"), text_block("cut")
+    result = ToolFinished(call_id=call, name="dig", outcome=Outcome.SUCCEEDED, block=block)
+    found = SubagentFinished(call_id=call, name="digger", child="a-1", outcome=Outcome.SUCCEEDED)
+    long = msgspec.structs.replace(result, handle="h")
+    assert handles_in([result, long, found, msgspec.structs.replace(found, bundle="b"), *ALL]) == ["h", "b"]
 
 
 class TestNumbers:
