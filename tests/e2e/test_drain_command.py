@@ -16,7 +16,7 @@ from tests.support.command_line import DEADLINE_S, Command, Sending, Terminal
 from torpor.gateway.close_reasons import CloseReason
 
 REHEARSAL = """
-pace_cps = 100
+pace_cps = {pace_cps}
 
 [[rule]]
 match = "quick"
@@ -26,11 +26,11 @@ say = "At once."
 [[rule]]
 match = "for ever"
 [[rule.step]]
-say = "{ENDLESS}"
+say = "{endless}"
 
 [[rule]]
 [[rule.step]]
-say = "{LONG}"
+say = "{long}"
 """
 LONG = "This takes its time. " * 20
 AGENT = """
@@ -51,10 +51,14 @@ def torpor(tmp_path: Path) -> Command:
     for agent in (tmp_path / "config" / "agents").glob("*.toml"):
         agent.write_text(agent.read_text().replace("default = true", "default = false"))
     (tmp_path / "config" / "agents" / "slow.toml").write_text(AGENT)
-    (tmp_path / "config" / "rehearsals" / "slow.toml").write_text(
-        REHEARSAL.replace("{ENDLESS}", LONG * 100).replace("{LONG}", LONG)
-    )
+    rehearse(command, pace_cps=100)
     return command
+
+
+def rehearse(torpor: Command, *, pace_cps: int) -> None:
+    """What the agent says, at so many characters a second from the next start on."""
+    text = REHEARSAL.format(pace_cps=pace_cps, endless=LONG * 100, long=LONG)
+    (torpor.directory / "config" / "rehearsals" / "slow.toml").write_text(text)
 
 
 def begun(torpor: Command, text: str = "Tell me something", *, reconnect_s: float = 60) -> Sending:
@@ -96,6 +100,7 @@ def test_a_drain_waits_for_the_step_that_runs_and_ends_when_the_process_has(torp
 
 
 def test_what_a_drain_cuts_off_goes_on_at_the_next_start(torpor: Command) -> None:
+    rehearse(torpor, pace_cps=1)
     with torpor.serving() as server:
         sending = begun(torpor)
         said = torpor.output("drain", "--wait", "0").splitlines()
@@ -103,6 +108,7 @@ def test_what_a_drain_cuts_off_goes_on_at_the_next_start(torpor: Command) -> Non
         assert said[-1] == "the server has ended"
         assert server.stop() == 0
         assert ends(torpor) == []
+        rehearse(torpor, pace_cps=10_000)
         server.start()
         assert LONG.strip() in sending.end(code=0).stdout
         assert [row["state"] for row in torpor.facts("ps")] == ["rest"]
@@ -132,12 +138,14 @@ def test_a_message_that_meets_a_drain_says_what_becomes_of_it_and_goes_to_the_ne
 
 def test_a_second_signal_ends_the_process_at_once_and_loses_nothing(torpor: Command) -> None:
     torpor.environ["TORPOR__SUPERVISOR__STOP_DEADLINE_S"] = "50"
+    rehearse(torpor, pace_cps=1)
     with torpor.serving() as server:
         sending = begun(torpor)
         server.tell(signal.SIGTERM)
         until_it_drains(torpor)
         assert server.stop() == 137
         assert ends(torpor) == []
+        rehearse(torpor, pace_cps=10_000)
         server.start()
         assert LONG.strip() in sending.end(code=0).stdout
     assert ends(torpor) == ["turn_finished"]

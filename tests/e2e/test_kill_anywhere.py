@@ -52,7 +52,7 @@ ONLY_AFTER = {
 """Points that only a recovery reaches, and where to be killed before."""
 AT_ONCE = 2
 """Runs side by side."""
-SHARES = 12
+SHARES = 20
 """Parts among which the points are dealt out."""
 SAMPLED = 1
 """Of these, those that are no matter for the soak."""

@@ -24,7 +24,7 @@ from torpor.records.journal import (
 
 CHUNK = 10
 """Seeds of one test."""
-SAMPLE = 40
+SAMPLE = 20
 ALL = 1_000
 LOSSY = (FoldReason.SHORTENED, FoldReason.EVERYTHING)
 Said = list[tuple[Role, Block]]

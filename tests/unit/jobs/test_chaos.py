@@ -134,7 +134,7 @@ async def lives(seed: int) -> tuple[World, set[_Place], tuple[StoredJob, ...]]:
     )
 
 
-@pytest.mark.parametrize("share", range(4))
+@pytest.mark.parametrize("share", [0, *(pytest.param(share, marks=pytest.mark.soak) for share in range(1, 20))])
 def test_every_job_ends_and_none_is_tried_too_often(share: int) -> None:
     ends: Counter[str] = Counter()
     for seed in range(SEEDS * share, SEEDS * share + SEEDS):
