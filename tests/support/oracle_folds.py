@@ -245,7 +245,8 @@ def _requests(case: Case, window: Window) -> Iterator[Violation]:
         if tokens > window.limit_tokens * _SLACK + _SLACK_TOKENS:
             fact = f"request {request.call} has {tokens} tokens, {window.limit_tokens} fit"
             yield case.broken("request_over_limit", fact)
-        with_next = tokens + request.left_bytes // BYTES_PER_TOKEN
+        # The live context takes room for those who wait as soon as a reply has counted it.
+        with_next = (len(request.body) + request.left_bytes) // BYTES_PER_TOKEN
         if request.left_bytes and with_next < window.limit_tokens / _SLACK - _SLACK_TOKENS:
             fact = f"request {request.call} would have {with_next} tokens with a message that waits to join it"
             yield case.broken("steer_left", f"{fact}, {window.limit_tokens} fit")
