@@ -19,12 +19,12 @@ from torpor.conversation.steps import Step, TurnEnd
 from torpor.records.journal import JournalRecord, StepKind, WhenBusy
 from torpor.records.journal import Outcome as CallOutcome
 
-CHUNK = 50
+CHUNK = 25
 """Seeds that one test plays; many more would look like a test that hangs."""
-SAMPLE = [("a", number) for number in range(5)] + [("b", number) for number in range(3)]
+SAMPLE = [("a", number) for number in range(5)] + [("b", number) for number in range(5)]
 FOUND = [*(("a", seed) for seed in (1028, 1117, 52021, 54025, 54112, 54124)), ("b", 56151)]
 """Seeds beyond the sample that once broke a promise."""
-SOAK = [("a", number) for number in range(5, 85)] + [("b", number) for number in range(3, 42)]
+SOAK = [("a", number) for number in range(5, 170)] + [("b", number) for number in range(5, 84)]
 
 
 class Played(msgspec.Struct, frozen=True):
