@@ -22,7 +22,8 @@ from torpor.store.in_memory import InMemoryStore
 from torpor.store.memory_data import MemoryData
 
 KEY = ConversationKey("acme", "ann", "c_1")
-HISTORY: Teller = told(bytes(range(256)))
+HISTORY: Teller = told(bytes(reversed(range(256))))
+"""The first turn behind the middle asks with the view as it is: behind a fold nobody could tell it from another one."""
 HISTORY.rest()
 
 
