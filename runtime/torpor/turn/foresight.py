@@ -24,7 +24,7 @@ from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
 from torpor.records.summary import Summary
 from torpor.skillbook.catalogue import Catalogue
 from torpor.turn.agents import Agent
-from torpor.turn.fold_record import FoldTerms, unaided
+from torpor.turn.fold_record import FoldTerms, capped, unaided
 
 _FOLDS_MAX: Final = len(FoldReason)
 """Before one call; each of them is done once at most."""
@@ -73,7 +73,7 @@ def foreseen(
             break
         terms = agent.fold_terms(state.preamble, decided, catalogue)
         if folding.window.has_summariser and step.reason in _ASKING:
-            worst_bytes = worst_bytes or _worst_bytes(state, folding=folding, terms=terms)
+            worst_bytes = worst_bytes or _worst_bytes(state, step, folding=folding, terms=terms)
         record = unaided(state, step, folding=folding, terms=terms)
         growth_bytes = _growth_bytes(state, record, folding=folding) if step.reason is FoldReason.SUMMARY else 0
         state = fold(state, numbered(state, [record], at_us=now_us))
@@ -82,16 +82,16 @@ def foreseen(
     return Foreseen(state, (), growth_bytes, worst_bytes=worst_bytes)
 
 
-def _worst_bytes(state: ConversationState, *, folding: Folding, terms: FoldTerms) -> int:
-    """Of a request with the running turn and the items, which do not make way for it."""
-    options = fitted(folding.options, folding.window, fixed_bytes=state.preamble.size_bytes)
+def _worst_bytes(state: ConversationState, step: Compact, *, folding: Folding, terms: FoldTerms) -> int:
+    """Of a request with the running turn, the items, which do not make way for it, and what skills are cut to."""
+    options = capped(state, msgspec.structs.replace(step, reason=FoldReason.EVERYTHING), folding=folding)
     record = folded(
         state,
         plan_of(state, FoldReason.EVERYTHING),
         reason=FoldReason.EVERYTHING,
         summary=Summary(),
         carried=Carried(items=()),
-        skills=frozenset(),
+        skills=terms.skills,
         options=options,
         reads_earlier=terms.reads_earlier,
     )

@@ -61,18 +61,15 @@ Foresee = Callable[[Sequence[JournalRecord]], Foreseen]
 def sparing(state: ConversationState, *, begin: Begin, foresee: Foresee, window: Window) -> list[JournalRecord]:
     """The records of the turn with the least that has to be cut; with all of it cut where even that is not enough.
 
-    What a summariser finds to be open is not cut either, so room is left for that where there is any.
+    What a summariser finds to be open is not cut later, so that room is left for as much of it as there may be.
 
     Args: begin: the records with so much cut.  foresee: what comes of them until the model is asked.  window: what the
         agent's requests may take.
     """
     records = begin(NOTHING)
-    if not _is_crowded(state, records, window=window):
+    if not _is_crowded(state, records, window=window) or _is_sure(foresee(records), window=window):
         return records
-    ahead = foresee(records)
-    if _is_sure(ahead, window=window):
-        return records
-    second_best, less = records if ahead.is_asked else None, NOTHING
+    less = NOTHING
     for cut in (Spared(excerpts_tokens=0), Spared(signal_tokens=0), Spared(is_without_tool=True)):
         tried = less.with_cut(cut)
         before, records = records, begin(tried)
@@ -81,10 +78,8 @@ def sparing(state: ConversationState, *, begin: Begin, foresee: Foresee, window:
         ahead = foresee(records)
         if _is_sure(ahead, window=window):
             return _widened(less, cut, ahead, begin=begin, foresee=foresee, window=window) or records
-        if ahead.is_asked and second_best is None:
-            second_best = _widened(less, cut, ahead, begin=begin, foresee=foresee, window=window) or records
         less = tried
-    return second_best or begin(less)
+    return begin(less)
 
 
 def _is_sure(ahead: Foreseen, *, window: Window) -> bool:
@@ -100,15 +95,13 @@ def _widened(
     view_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
     tokens = next_request_tokens(ahead.state, view_bytes, bytes_per_token=ratio)
     free = math.floor(window.limit_tokens - tokens - ahead.growth_bytes / ratio) - _MARGIN_TOKENS
-    if is_sure := _is_sure(ahead, window=window):
-        free = min(free, math.floor(window.limit_tokens - ahead.worst_bytes / ratio) - _MARGIN_TOKENS)
+    free = min(free, math.floor(window.limit_tokens - ahead.worst_bytes / ratio) - _MARGIN_TOKENS)
     if free <= 0 or cut.is_without_tool:
         return None
     for share in _SHARES:
         wider = less.with_cut(cut, tokens=math.floor(share * free))
         records = begin(wider)
-        wide = foresee(records)
-        if _is_sure(wide, window=window) if is_sure else wide.is_asked:
+        if _is_sure(foresee(records), window=window):
             return records
     return None
 

@@ -160,5 +160,7 @@ def test_room_is_left_for_what_a_summariser_may_find_to_be_open(found_tokens: in
     assert begun.tokens + found_tokens <= LIMIT < begun.tokens + found_tokens + 220
 
 
-def test_where_there_is_no_room_for_that_anyway_excerpts_are_not_cut_for_it() -> None:
-    assert nearly(330, found_tokens=500).prepared.policies == nearly(330).prepared.policies
+def test_where_there_may_be_no_room_for_that_even_so_all_of_it_is_left_out() -> None:
+    begun = nearly(330, found_tokens=500)
+    assert begun.ahead.is_asked
+    assert (begun.prepared.cut, begun.prepared.policies) == (("policy_excerpts",), ())
