@@ -270,7 +270,12 @@ async def _engine(
             retry_after_s=settings.supervisor.unavailable_retry_after_s,
         )
         retiring = Retiring(
-            directory, store=store, clock=clock, options=settings.retention, may_go_on=lambda: supervisor.accepts
+            directory,
+            store=store,
+            clock=clock,
+            options=settings.retention,
+            subagents_days=settings.subagents.keep_days,
+            may_go_on=lambda: supervisor.accepts,
         )
         live_contexts = _live_contexts(settings, home, store=store, supervisor=supervisor, parts=parts)
         for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():

@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from tests.support.sample_records import KEY
@@ -68,6 +69,38 @@ async def test_what_is_let_go_of_while_somebody_decides_stays(blobs: ErasableBlo
         await blobs.remove(KEY, [handle])
     assert await blobs.get(other, handle) == DATA
     await blobs.remove(KEY, [handle])
+    assert await blobs.get(other, handle) is None
+
+
+async def test_what_a_sub_agent_put_is_its_conversations_own(blobs: ErasableBlobs) -> None:
+    child = KEY.child("a")
+    handle = await blobs.put(child, DATA)
+    await blobs.remove(KEY, [handle])
+    assert await blobs.get(KEY, handle) is None
+
+
+async def test_what_its_conversation_put_is_not_a_sub_agents_own(blobs: ErasableBlobs) -> None:
+    child = KEY.child("a")
+    handle = await blobs.put(KEY, DATA)
+    await blobs.remove(child, [handle])
+    assert await blobs.get(KEY, handle) == DATA
+    blobs.let_go(child)
+    await blobs.remove(child, [handle])
+    assert await blobs.get(KEY, handle) == DATA
+    blobs.let_go(KEY)
+    await blobs.remove(child, [handle])
+    assert await blobs.get(KEY, handle) is None
+
+
+async def test_with_a_conversation_is_let_go_of_what_its_sub_agents_put(blobs: ErasableBlobs) -> None:
+    other, near = (msgspec.structs.replace(KEY, conversation=name) for name in ("c_other", f"{KEY.conversation}0"))
+    handle = await blobs.put(KEY.child("a").child("b"), DATA)
+    await blobs.put(near, DATA)
+    blobs.let_go(KEY)
+    await blobs.remove(other, [handle])
+    assert await blobs.get(other, handle) == DATA, "its name only begins like the other one's"
+    blobs.let_go(near)
+    await blobs.remove(other, [handle])
     assert await blobs.get(other, handle) is None
 
 

@@ -180,7 +180,10 @@ class Journal:
         self._check()
         now_us = self._clock.now_us()
         records, self._buffer = self._buffer[:MAX_BATCH_RECORDS], self._buffer[MAX_BATCH_RECORDS:]
-        at_rest = not self._buffer and isinstance(next_step(self._state, Lane.TURN, self._steps, now_us), Rest)
+        # A sub-agent is never woken: the conversation that it works for begins with another one instead.
+        at_rest = self._key.is_child or (
+            not self._buffer and isinstance(next_step(self._state, Lane.TURN, self._steps, now_us), Rest)
+        )
         # The mark stays as it is while it stands: a store rewrites its index only when it changes.
         self._due_us = None if at_rest else self._due_us or now_us
         later = self._messages_waiting()

@@ -172,6 +172,7 @@ ROOMS: Final[Mapping[str, Room]] = {
         numbers={
             "erasing": Number(Kind.GAUGE, "Conversations that are being taken away."),
             "erased": Number(Kind.COUNTER, "Conversations taken away, by why.", ("reason",)),
+            "subagents": Number(Kind.COUNTER, "Journals of sub-agents taken away before their conversations."),
             "failures": Number(Kind.COUNTER, "Conversations that could not be taken away then."),
         },
     ),

@@ -275,16 +275,16 @@ class Store(Protocol):
         ...
 
     async def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
-        """Blobs that records of this conversation name, and of no other one of its owner."""
+        """Blobs that records of this conversation and its sub-agents name, and of no other one of its owner; of a
+        sub-agent, also not the conversation that it works for."""
         ...
 
     async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         """Take everything out that is stored under the lease's key: journal, snapshot, receipts, jobs, timers, its row.
 
         With it goes whatever its sub-agents wrote. Afterwards the key answers like one that was never written to, and
-        where the medium can be read by others, the
-        bytes are gone from it, unless the answer says that they linger. A tombstone stays. Blobs are not touched: see
-        ``handles_of``, before. The lease goes on.
+        where the medium can be read by others, the bytes are gone from it, unless the answer says that they linger. A
+        tombstone stays, but none of a sub-agent. Blobs are not touched: see ``handles_of``, before. The lease goes on.
         Raises: Fenced: nothing was erased.  StoreUnavailable: it may have been; erasing again settles it.
         """
         ...
@@ -354,7 +354,8 @@ class ErasableBlobs(Blobs, Protocol):
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         """This owner has these blobs no more, durably; one that is not there is no error.
 
-        Those stay that were put for another conversation than ``key`` which may still name them.
+        Those stay that were put for another conversation than ``key`` which may still name them; for a sub-agent, the
+        conversation that it works for is another one.
         Raises: StoreUnavailable.
         """
         ...
@@ -364,7 +365,8 @@ class ErasableBlobs(Blobs, Protocol):
         ...
 
     def let_go(self, key: ConversationKey) -> None:
-        """The actor of ``key`` has ended: what it put is named by a record, or never will be."""
+        """The actor of ``key`` has ended, and those that worked for it: what they put is named by a record, or never
+        will be."""
         ...
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torpor.records.ids import ConversationKey
+import msgspec
+
+from torpor.records.ids import CHILD_MARK, ConversationKey
 
 _Owner = tuple[str, str]
 
@@ -31,21 +33,24 @@ class Kept:
             self._handles[_owner(key)].setdefault(key.conversation, set()).add(handle)
 
     def let_go(self, key: ConversationKey) -> None:
-        """Nothing that was kept for this conversation will be named by a record that is not written by now."""
+        """Nothing that was kept for this conversation will be named by a record that is not written by now; the same
+        holds for its sub-agents."""
         with self._lock:
             kept = self._handles.get(_owner(key), {})
-            handles = kept.pop(key.conversation, None)
+            for name in [name for name in kept if _is_within(name, key)]:
+                handles = kept.pop(name)
+                if self._deciding:
+                    self._leaving.append((msgspec.structs.replace(key, conversation=name), handles))
             if not kept:
                 self._handles.pop(_owner(key), None)
-            if handles and self._deciding:
-                self._leaving.append((key, handles))
 
     def is_kept(self, key: ConversationKey, handle: str) -> bool:
-        """For another conversation of the same owner."""
+        """For another conversation of the same owner; its sub-agents' are its own, but not the other way round."""
         with self._lock:
             kept = self._handles.get(_owner(key), {})
-            return any(handle in handles for name, handles in kept.items() if name != key.conversation) or any(
-                handle in handles and other != key and _owner(other) == _owner(key) for other, handles in self._leaving
+            return any(handle in handles for name, handles in kept.items() if not _is_within(name, key)) or any(
+                handle in handles and _owner(other) == _owner(key) and not _is_within(other.conversation, key)
+                for other, handles in self._leaving
             )
 
     @contextmanager
@@ -67,3 +72,8 @@ class Kept:
 
 def _owner(key: ConversationKey) -> _Owner:
     return key.tenant, key.owner
+
+
+def _is_within(name: str, key: ConversationKey) -> bool:
+    """Whether that is the conversation ``key`` or works for it. Args: name: of one of the same owner."""
+    return name == key.conversation or name.startswith(key.conversation + CHILD_MARK)

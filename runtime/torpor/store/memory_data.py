@@ -219,14 +219,19 @@ class MemoryCore:
             self._bury(child, request)
             del self._data.conversations[child]
         records = self._bury(request.key, request)
-        self._emptied(request.key)
+        if request.key.is_child:  # its lease is that of its conversation
+            self._data.conversations.pop(request.key, None)
+        else:
+            self._emptied(request.key)
         self._data.jobs.forget(request.key)
         return Erased(records=records)
 
     def _bury(self, key: ConversationKey, request: Erase) -> int:
-        """Leave a tombstone of what is there; returns how many records that is."""
+        """Leave a tombstone of what is there, if it can have been copied; returns how many records that is."""
         held = self._data.of(key)
-        if records := held.head.seq:
+        records = held.head.seq
+        self._data.epoch += records > 0
+        if records and not key.is_child:
             tombstone = Tombstone(
                 at_us=request.at_us,
                 cause=request.cause,
@@ -236,7 +241,6 @@ class MemoryCore:
                 digest=digest_of((batch.records for batch in held.batches), secret=_SECRET),
             )
             self._data.tombstones.setdefault(path_mark(key, secret=_SECRET), []).append(tombstone)
-            self._data.epoch += 1
         return records
 
     def _emptied(self, key: ConversationKey) -> None:

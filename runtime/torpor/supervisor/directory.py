@@ -22,6 +22,7 @@ from torpor.clock import Clock
 from torpor.errors import (
     ClientError,
     ConversationDeleted,
+    Fenced,
     InvariantBroken,
     StoreUnavailable,
     TorporError,
@@ -53,6 +54,8 @@ class Served(Protocol):
 
     def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]: ...
 
+    def lent(self, key: ConversationKey) -> AbstractAsyncContextManager[Lease | None]: ...
+
 
 class DirectoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Now, and since the start of the process."""
@@ -60,6 +63,8 @@ class DirectoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
     erasing: int
     erased: Mapping[str, int]
     """By ``Cause``."""
+    subagents: int
+    """Journals of sub-agents that were taken away before their conversations."""
     failures: int
     """Erasures that have to be asked for again, or are tried again at the next look."""
 
@@ -95,6 +100,7 @@ class StoredDirectory:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._erasing: dict[ConversationKey, PendingReply] = {}
         self._erased = Counter[str](dict.fromkeys(Cause, 0))
+        self._subagents = 0
         self._failures = 0
 
     @asynccontextmanager
@@ -165,6 +171,33 @@ class StoredDirectory:
         await self._start(retire, key=key).wait()
         return True
 
+    async def retire_subagent(self, key: ConversationKey) -> bool:
+        """Take away what a sub-agent wrote, and what those below it did; whether that was done.
+
+        Its conversation stays in service, with what its own journal says of the sub-agent. Nothing is done while a turn
+        runs in it or is due, or while it is quarantined.
+        Raises: ClientError: its conversation is being taken away. StoreError: as ``erase``.
+        """
+        row = await self._store.describe(key.root)
+        if row is not None and not may_go(row):
+            return False
+        async with self._served.lent(key.root) as lease:
+            if lease is None:
+                return False
+            self._blobs.let_go(key)  # it has ended, which only its conversation was told
+            with self._blobs.deciding():
+                await self._blobs.remove(key, await self._store.handles_of(key))
+            try:
+                erased = await self._store.erase(
+                    msgspec.structs.replace(lease, key=key), cause=Cause.AGE, at_us=self._clock.now_us()
+                )
+            except Fenced:
+                return False
+        if erased.records:
+            self._subagents += 1
+            _log.info("subagent.retired", tenant=key.tenant, records=erased.records)
+        return erased.records > 0
+
     async def erase(self, key: ConversationKey, *, cause: Cause = Cause.DELETED) -> _Taken:
         """Take away everything that is stored of ``key``; its actor is cut off, and who watches it is told.
 
@@ -178,7 +211,12 @@ class StoredDirectory:
             return await self._take(lease, cause=cause)
 
     def statistics(self) -> DirectoryStatistics:
-        return DirectoryStatistics(erasing=len(self._erasing), erased=dict(self._erased), failures=self._failures)
+        return DirectoryStatistics(
+            erasing=len(self._erasing),
+            erased=dict(self._erased),
+            subagents=self._subagents,
+            failures=self._failures,
+        )
 
     async def _take(self, lease: Lease, *, cause: Cause) -> _Taken:
         """Nobody serves it."""

@@ -254,6 +254,26 @@ class Supervisor:
             reopen()
 
     @asynccontextmanager
+    async def lent(self, key: ConversationKey) -> AsyncIterator[Lease | None]:
+        """The right to write beside the actor of ``key``, which stays in service; None while a turn runs there.
+
+        For what its actor does not touch again, such as a sub-agent that ended. Nobody sets it aside in the block; an
+        actor that starts meanwhile, or leaves, may fence it.
+        Raises: ClientError: somebody is about to set it aside. Unavailable: it lives on another server.
+        """
+        with self._closing.holding(key):
+            if (entry := self._entries.get(key)) is not None:
+                is_free = entry.lease is not None and entry.holds(entry.lease) and entry.actor.state is ActorState.IDLE
+                yield entry.lease if is_free else None
+                return
+            try:
+                lease = await self._leases.acquire(key)
+            except LeaseHeld as exc:
+                raise self._unavailable("another server holds the conversation") from exc
+            yield lease
+            await self._parts.store.release(lease)
+
+    @asynccontextmanager
     async def _alone(self, key: ConversationKey) -> AsyncIterator[None]:
         is_alone = False
         try:

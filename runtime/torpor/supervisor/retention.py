@@ -36,6 +36,11 @@ def may_go(row: DirectoryRow) -> bool:
     return row.due_us is None and not row.quarantine
 
 
+def ended_before_us(days: float, *, now_us: int) -> int:
+    """Before when a sub-agent must have written last, for its journal to go. Args: days: that it is kept."""
+    return now_us - round(days * _DAY_US)
+
+
 def _cause(row: DirectoryRow, *, place: int, options: RetentionOptions, now_us: int) -> Cause | None:
     """Args: place: among those of its owner, 0 for the newest."""
     rested_us = now_us - row.updated_us

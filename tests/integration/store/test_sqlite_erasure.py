@@ -12,7 +12,8 @@ import anyio
 import msgspec
 import pytest
 
-from tests.support.sample_records import START_US
+from tests.support.sample_records import KEY, START_US, opening
+from tests.support.writing import put
 from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationCreated, ConversationRenamed, JournalRecord, MessageReceived
@@ -240,6 +241,20 @@ async def test_a_tombstone_stays_for_each_life_and_names_nobody(tmp_path: Path) 
         with closing(sqlite3.connect(tmp_path / "torpor.db")) as db:
             rows = repr(db.execute("SELECT * FROM tombstones").fetchall())
         assert key.owner not in rows
+
+
+async def test_no_tombstone_stays_of_a_sub_agent(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
+        lease = await store.acquire(KEY, holder="h", ttl_s=9, now_us=START_US)
+        for key in (KEY, KEY.child("a"), KEY.child("b")):
+            await put(store, msgspec.structs.replace(lease, key=key), opening())
+        await store.erase(msgspec.structs.replace(lease, key=KEY.child("a")), cause=Cause.AGE, at_us=7)
+        with open_to_audit(tmp_path) as audited:
+            assert audited.tombstones(KEY.child("a")) == ()
+        await store.erase(lease, at_us=8)
+        with open_to_audit(tmp_path) as audited:
+            assert audited.tombstones(KEY.child("b")) == ()
+            assert [tombstone.records for tombstone in audited.tombstones(KEY)] == [2]
 
 
 async def test_a_journal_that_cannot_be_read_leaves_a_tombstone_without_a_digest(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from torpor.errors import (
 )
 from torpor.records.blocks import text_block
 from torpor.records.commands import Receipt
-from torpor.records.ids import MessageId
+from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
     FOLD_CUT,
     AttemptStarted,
@@ -79,7 +79,8 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def world(key: ConversationKey = KEY) -> AsyncIterator[World]:
+    """Args: key: whose journal it is, which is the conversation's or a sub-agent's."""
     async with ProbedStore(MemoryData()) as store:
         bus, clock = LocalBus(), ManualClock()
         heard = Recorder(store)
@@ -87,9 +88,9 @@ async def world() -> AsyncIterator[World]:
         lease = await store.acquire(KEY, holder="s_1", ttl_s=30, now_us=clock.now_us())
         rung: list[int] = []
         journal = Journal(
-            KEY,
+            key,
             ConversationState(),
-            lease=lease,
+            lease=msgspec.structs.replace(lease, key=key),
             store=store,
             bus=bus,
             clock=clock,
@@ -135,6 +136,17 @@ async def test_an_effect_of_what_is_durable_already_happens_at_once() -> None:
         await w.journal.flush()
         w.then("at once")
         assert w.effects == ["at once"]
+
+
+async def test_a_conversation_is_due_while_something_is_to_be_done_and_its_sub_agents_never_are() -> None:
+    for key, due in ((KEY, True), (KEY.child("a"), False)):
+        async with world(key) as w:
+            w.journal.add(CREATED, message(1))
+            await w.journal.flush()
+            w.journal.add(TurnPrepared(turn=1, messages=(MessageId("m_1"),)))
+            await w.journal.flush()
+            assert [mark is not None for mark in w.store.due_marks] == [due, due]
+            assert await w.store.due(now_us=2**60, limit=9) == ((key,) if due else ())
 
 
 async def test_what_is_handed_over_is_published_when_it_lands_and_not_before() -> None:

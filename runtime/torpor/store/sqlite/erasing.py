@@ -69,11 +69,12 @@ def _erased(db: sqlite3.Connection, request: Erase, key: ConversationKey) -> Era
     number, last_position, seq, event, epoch = found
     positions = db.execute(_CHAIN, {"number": number, "last": last_position}).fetchall()
     records = sum(db.execute(_COUNTED, position).fetchone()[0] for position in positions)
-    (secret,) = db.execute(_KEY_OF_TOMBSTONES).fetchone()
-    rows = (db.execute(_RECORDS, position).fetchone()[0] for position in reversed(positions))
-    digest = digest_of(rows, secret=secret) if records == seq else ""
-    mark = path_mark(key, secret=secret)
-    db.execute(_BURY, (mark, request.at_us, request.cause, seq, event, epoch, digest))
+    if not key.is_child:  # nobody can have a copy of one
+        (secret,) = db.execute(_KEY_OF_TOMBSTONES).fetchone()
+        rows = (db.execute(_RECORDS, position).fetchone()[0] for position in reversed(positions))
+        digest = digest_of(rows, secret=secret) if records == seq else ""
+        mark = path_mark(key, secret=secret)
+        db.execute(_BURY, (mark, request.at_us, request.cause, seq, event, epoch, digest))
     db.executemany(_EMPTY, positions)
     if records != seq:  # the chain is broken, and rows that it does not reach are found only by looking at all
         db.execute(_EMPTY_REST, (number,))
