@@ -19,7 +19,7 @@ from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
 from torpor.actor.parts import ActorParts
 from torpor.bus.local import LocalBus
-from torpor.clock import Clock
+from torpor.clock import Clock, IdSource
 from torpor.conversation.budget import Profile
 from torpor.conversation.fold import fold
 from torpor.conversation.graphemes import open_tail
@@ -310,6 +310,7 @@ async def running_engine(
     data: MemoryData | None = None,
     ledger: Ledger | None = None,
     clock: Clock | None = None,
+    ids: IdSource | None = None,
     holder: str = "s_1",
     agents: Sequence[str] = ("clerk",),
     system: str = "You are a clerk.",
@@ -334,7 +335,8 @@ async def running_engine(
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
     Args: plays: what the model does, call by call.  tools: beside ``look``, a read that is always offered.
-        data, ledger: of an engine before this one.  agents: names, the first being the default.
+        data, ledger: of an engine before this one.  ids: others than that had, where names must not come again.
+        agents: names, the first being the default.
         host: asked in place of the plays.  table: the agents' ``[model]``.
         profile, max_tokens, summariser, compaction: what bounds the window of the agents, and who folds it.
         memory, chance: as the supervisor has them.  subagents: by name; a tool has to spawn them.
@@ -348,7 +350,7 @@ async def running_engine(
             store=store,
             bus=bus,
             clock=clock,
-            ids=CountingIds(),
+            ids=ids or CountingIds(),
             agents=Agents(
                 tuple(
                     agent(

@@ -20,8 +20,8 @@ import msgspec
 from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added, input_tokens
-from torpor.conversation.state import CallState, ConversationState
-from torpor.conversation.steps import CallModel, Compact, RunTools, Step
+from torpor.conversation.state import CallState, ConversationState, TurnState
+from torpor.conversation.steps import CallModel, Compact, Lane, PrepareTurn, RunTools, Step, next_step
 from torpor.errors import StoreError, ToolFailed
 from torpor.records.blocks import head_of, text_block
 from torpor.records.ids import ConversationKey, MessageId
@@ -34,6 +34,7 @@ from torpor.records.journal import (
     ModelReplied,
     TurnCancelled,
     TurnFailed,
+    TurnPrepared,
     TurnRefused,
     Usage,
 )
@@ -53,6 +54,7 @@ STEPS: Final = "steps"
 TOKENS: Final = "tokens"
 SECONDS: Final = "seconds"
 CANCELLED: Final = "cancelled"
+CRASHED: Final = "crashed"
 
 
 class Spent:
@@ -104,6 +106,11 @@ class ChildJournal(Journal):
         """Of the last reply."""
         self.failure = ""
         """Code of what ended the last turn before it was answered."""
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The last record that is durable, and the last link of the view, hex, where nothing came after it."""
+        return self._durable_seq, self.state.view.link.hex() if self._durable_seq == self.state.seq else ""
 
     def add(self, *drafts: JournalRecord) -> None:
         super().add(*drafts)
@@ -161,6 +168,7 @@ class Child:
         """
         self.journal.add(ConversationCreated(agent=self._subagent.definition.name))
         self._say(task)
+        was_cancelled = False
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._collector.drain)
@@ -169,14 +177,19 @@ class Child:
                 answer = await self._answered(self._interpreter)
                 tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(self._end_s, shield=True):
-                await self._cut_off()
+            was_cancelled = True
             raise
         finally:
-            self._collector.close()
+            with anyio.move_on_after(self._end_s, shield=True):
+                await self._leave(was_cancelled=was_cancelled)
         if isinstance(answer, ToolFailed):
             raise answer
         return answer
+
+    def close(self) -> None:
+        """Nothing is collected any more, and nothing of it is on its way to anybody."""
+        self._collector.close()
+        self._parts.bus.publish_gone(self._key)  # also of a reply whose end could not be recorded
 
     def left_running(self, call: CallState) -> None:
         """Implements ``turn.tool_batch.Strays``: its tools only read, and are cancelled with it."""
@@ -189,15 +202,17 @@ class Child:
 
     def step(self, key: ConversationKey, step: Step, *, agent: str) -> AbstractContextManager[None]:
         """Implements ``turn.contract.Observer``: before each step it is asked whether there is a budget for it."""
-        if isinstance(step, CallModel | Compact) and not self.code:
-            if self.spent.rounds >= self._subagent.definition.steps_max:
+        if isinstance(step, CallModel | Compact):
+            if self.code:
+                self._stop(self.code)  # it was over while no turn ran that could be ended
+            elif self.spent.rounds >= self._subagent.definition.steps_max:
                 self._stop(STEPS)
             elif self.spent.is_over:
                 self._stop(TOKENS)
         if isinstance(step, RunTools):
             turn = self.journal.state.turn
             names = sorted({call.name for call in turn.open_calls}) if turn is not None else []
-            self._report(f"{self._subagent.definition.name} uses {', '.join(names)}")
+            self._report(f"uses {', '.join(names)}")
         return self._observer.step(key, step, agent=agent)
 
     def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
@@ -276,16 +291,25 @@ class Child:
         if self._interpreter is not None and turn is not None:
             self._interpreter.cancel(code, turn=turn.number)
 
-    async def _cut_off(self) -> None:
-        turn = self.journal.state.turn
-        if turn is None:
-            return
-        self.journal.add(
-            *settled_as_they_stand(turn, why="what it was for was ended"),
-            TurnCancelled(turn=turn.number, reason=CANCELLED, note=notes.reply_cut(CANCELLED, had_text=False)),
-        )
+    async def _leave(self, *, was_cancelled: bool) -> None:
+        """Leave nothing open in its journal, and nothing unwritten if that can be written."""
+        state = self.journal.state
+        step = next_step(state, Lane.TURN, self._parts.steps, self._parts.clock.now_us())
+        if isinstance(step, PrepareTurn):
+            self.journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
+        if (turn := self.journal.state.turn) is not None:
+            self.journal.add(*settled_as_they_stand(turn, why="what it was for was ended"))
+            self.journal.add(_cancelled(turn) if was_cancelled else _crashed(turn))
         with contextlib.suppress(StoreError):  # it is gone either way, and its conversation says that it was ended
             await self.journal.flush()
 
     def __repr__(self) -> str:
         return f"<Child {self._key.path} {self._subagent.definition.name} rounds={self.spent.rounds}>"
+
+
+def _cancelled(turn: TurnState) -> TurnCancelled:
+    return TurnCancelled(turn=turn.number, reason=CANCELLED, note=notes.reply_cut(CANCELLED, had_text=False))
+
+
+def _crashed(turn: TurnState) -> TurnFailed:
+    return TurnFailed(turn=turn.number, code=CRASHED, detail="it ended in the middle", note=notes.turn_failed(CRASHED))

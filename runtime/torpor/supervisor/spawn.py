@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
+import structlog
 
 from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added
-from torpor.errors import ToolRefused
+from torpor.errors import JournalCorrupt, ToolRefused
 from torpor.records.ids import CHILD_MARK, CallId, ConversationKey
 from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, SubagentStarted, Usage
 from torpor.store.contract import Blobs
@@ -27,6 +28,7 @@ FAILED: Final = "failed"
 LOST: Final = "lost"
 _LOST_MAX: Final = 1_000
 """Sub-agents below a lost one whose tokens are counted."""
+_log = structlog.get_logger()
 
 
 class Subagents:
@@ -81,8 +83,12 @@ class Spawning:
     async def lost(self) -> tuple[SubagentFinished, ...]:
         """See the contract. What they cost is in their journals."""
         known = {*self._running, *(ended.child for records in self._ended.values() for ended in records)}
-        return tuple(
-            [
+        lost = [each for each in self._journal.state.children if each.child not in known]
+        records: list[SubagentFinished] = []
+        for each in lost:
+            usage = await self._used(self._key.child(each.child))
+            self._budget(each.turn).add(usage, is_round=False)
+            records.append(
                 SubagentFinished(
                     turn=each.turn,
                     call_id=each.call_id,
@@ -90,18 +96,16 @@ class Spawning:
                     child=each.child,
                     outcome=Outcome.FAILED,
                     code=LOST,
-                    usage=await self._used(self._key.child(each.child)),
+                    usage=usage,
                 )
-                for each in self._journal.state.children
-                if each.child not in known
-            ]
-        )
+            )
+        return tuple(records)
 
     async def spawn(
         self, name: str, task: str, *, call_id: CallId, turn: int, principal: str, report: Callable[[str], None]
     ) -> str:
         """See ``toolhost.contract.Spawner``."""
-        subagent = self._allowed(name)
+        subagent = self._allowed(name, call_id=call_id, turn=turn)
         child = self._child(subagent, turn=turn, principal=principal, report=report)
         self._journal.add(SubagentStarted(turn=turn, call_id=call_id, name=name, child=child.name))
         self._running[child.name] = child
@@ -117,6 +121,8 @@ class Spawning:
             raise
         finally:
             del self._running[child.name]
+            child.close()
+            seq, link = child.journal.head
             record = SubagentFinished(
                 turn=turn,
                 call_id=call_id,
@@ -129,13 +135,16 @@ class Spawning:
                 bundle=bundle,
                 findings=len(child.findings.found),
                 dropped=accepted.dropped if accepted is not None else (),
-                child_seq=child.journal.state.seq,
-                link=child.journal.state.view.link.hex(),
+                child_seq=seq,
+                link=link,
             )
             self._ended.setdefault(call_id, []).append(record)
 
-    def _allowed(self, name: str) -> Subagent:
-        """Raises: ToolRefused: there is none of that name, or no room for one."""
+    def _allowed(self, name: str, *, call_id: CallId, turn: int) -> Subagent:
+        """Raises: ToolRefused: there is none of that name, no room for one, or its call is over."""
+        running = self._journal.state.turn
+        if running is None or running.number != turn or all(call.id != call_id for call in running.open_calls):
+            raise ToolRefused("the call that asks for a sub-agent is over")
         options = self._subagents.options
         subagent = self._subagents.by_name.get(name)
         if subagent is None:
@@ -147,13 +156,21 @@ class Spawning:
             )
         if len(self._running) >= options.at_once_max:
             raise ToolRefused(f"{options.at_once_max} sub-agents work here already: ask again when one is done")
+        if self._budget(turn).is_over:
+            raise ToolRefused("the sub-agents of this turn have used all the tokens they may: go on without them")
         return subagent
+
+    def _budget(self, turn: int) -> Spent:
+        """Of all that work for ``turn``; of a sub-agent's own sub-agents, its own."""
+        if self._spent is not None:
+            return self._spent
+        if turn != self._turn:
+            self._turn, self._of_turn = turn, Spent(tokens_max=self._subagents.options.turn_tokens_max)
+        return self._of_turn
 
     def _child(self, subagent: Subagent, *, turn: int, principal: str, report: Callable[[str], None]) -> Child:
         options, parts, name = self._subagents.options, self._parts, self._parts.ids.new_id()
-        if turn != self._turn:
-            self._turn, self._of_turn = turn, Spent(tokens_max=options.turn_tokens_max)
-        spent = Spent(tokens_max=subagent.definition.tokens_max, above=self._spent or self._of_turn)
+        spent = Spent(tokens_max=subagent.definition.tokens_max, above=self._budget(turn))
         journal = ChildJournal(self._key.child(name), lease=self._journal.lease, parts=parts, spent=spent)
         return Child(
             name,
@@ -174,7 +191,11 @@ class Spawning:
         below = await store.children(key, limit=_LOST_MAX)
         usage = Usage()
         for each in (key, *(row.key for row in below)):
-            records: tuple[JournalRecord, ...] = (await store.load(each, use_snapshot=False)).tail
+            try:
+                records: tuple[JournalRecord, ...] = (await store.load(each, use_snapshot=False)).tail
+            except JournalCorrupt as exc:  # what it cost is not worth the conversation that it worked for
+                _log.warning("subagent.unreadable", conversation=each.path, why=exc.reason)
+                continue
             for record in records:
                 usage = added(usage, usage_of(record) or Usage())
         return usage
