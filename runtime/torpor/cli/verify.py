@@ -37,7 +37,8 @@ def command(*, name: str | None, is_all: bool, copy: Path | None, home: Path, da
     """Verify the conversation ID, or with --all every one, and exit with 1 if anything differs.
 
     Reads the data folder alone, whether or not a server runs on it. ID is [tenant/]owner/conversation, short where
-    that is unique. Of one that was erased it says when and why; its ID has to be told with the owner.
+    that is unique. What its sub-agents wrote is verified with it, as long as it is kept. Of one that was erased it says
+    when and why; its ID has to be told with the owner.
     """
     if [name is not None, is_all, copy is not None].count(True) != 1:
         raise click.UsageError("Name one conversation, or give --all or --export.")
@@ -46,15 +47,23 @@ def command(*, name: str | None, is_all: bool, copy: Path | None, home: Path, da
         if copy is not None:
             return _verify_copy(reader, copy, as_json=as_json)
         known = list(reader.keys())
-        meant = known if name is None else [_erased(reader, name, known) or named(name, known)]
+        meant = known if name is None else _family(_erased(reader, name, known) or named(name, known), known)
         differs = anyio.run(_verified, reader, folder, meant, as_json)
         return max(differs, _faults(reader, as_json=as_json)) if is_all else differs
 
 
 def named(name: str, known: Sequence[ConversationKey | str]) -> ConversationKey:
-    """The one of ``known`` that ``name`` stands for. Raises: click.ClickException: there is none, or several."""
-    keys = {key.path: key for key in known if isinstance(key, ConversationKey)}
+    """The one of ``known`` that ``name`` stands for, which no sub-agent is.
+
+    Raises: click.ClickException: there is none, or several.
+    """
+    keys = {key.path: key for key in known if isinstance(key, ConversationKey) and not key.is_child}
     return keys[resolved(name, keys)]
+
+
+def _family(key: ConversationKey, known: Sequence[ConversationKey | str]) -> list[ConversationKey | str]:
+    """The conversation, and those of ``known`` that work or worked for it."""
+    return [key, *(each for each in known if isinstance(each, ConversationKey) and each.is_child and each.root == key)]
 
 
 def _erased(reader: AuditReader, name: str, known: Sequence[ConversationKey | str]) -> ConversationKey | None:
@@ -116,14 +125,23 @@ async def _verified(
             place = f"{number}/{len(meant)}  " if len(meant) > 1 else ""
             click.echo("\n".join(place + line for line in _in_words(verdict)))
     if not as_json and len(meant) != 1:
-        click.echo(f"{len(meant)} conversations verified, {differing or 'none'} of them differ")
+        click.echo(f"{_counted(meant)} verified, {differing or 'none'} of them differ")
     return 1 if differing else 0
+
+
+def _counted(meant: Sequence[ConversationKey | str]) -> str:
+    subagents = sum(isinstance(key, ConversationKey) and key.is_child for key in meant)
+    conversations = len(meant) - subagents
+    told = f"{conversations} conversation{'s' * (conversations != 1)}"
+    return f"{told} and {subagents} sub-agent{'s' * (subagents != 1)}" if subagents else told
 
 
 def _in_words(verdict: Verdict) -> Iterator[str]:
     path = shortened(verdict.path)
     if verdict.erased is not None:
         yield f"{path}  {_erased_in_words(verdict.erased)}"
+    elif not verdict.difference and not verdict.records:
+        yield f"{path}  is not kept any longer"
     elif not verdict.difference:
         blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
         yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{blobs}"

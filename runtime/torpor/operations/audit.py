@@ -1,6 +1,6 @@
 """One stored conversation -> the verdict on it; reads row by row, and keeps one conversation at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -68,12 +68,17 @@ async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord 
         if stored.begins_after:
             raise Differs(1, f"its row names position {stored.begins_after} before it, expected none")
         verification.check_directory({name: getattr(stored, name) for name in _OF_THE_DIRECTORY})
-        verification.check_receipts(
-            ((row.message_id, row.receipt) for row in stored.receipts), event_now=stored.event_now
-        )
+        receipts = ((row.message_id, row.receipt) for row in stored.receipts)
+        if stored.key.is_child:
+            _check_no_receipts(receipts)
+        else:
+            verification.check_receipts(receipts, event_now=stored.event_now)
         if stored.head.seq and not stored.head.batch_id:
             raise Differs(stored.head.seq, "the directory names no append, expected the one that wrote it")
-        _check_due(stored, verification.state)
+        if stored.key.is_child:
+            _check_not_due(stored)
+        else:
+            _check_due(stored, verification.state)
         found = await check_blobs(blobs, stored.key, verification.handles)
     except Differs as exc:
         seq, difference = exc.seq, exc.what
@@ -99,6 +104,18 @@ def _check_due(stored: StoredConversation, state: ConversationState) -> None:
         raise Differs(0, "something is to be done in it, and the directory does not say that it is due")
 
 
+def _check_no_receipts(receipts: Iterable[tuple[str, bytes]]) -> None:
+    """What a sub-agent is told came from no client."""
+    for message_id, _ in receipts:
+        raise Differs(0, f"message {message_id!r} of a sub-agent has a receipt, expected none")
+
+
+def _check_not_due(stored: StoredConversation) -> None:
+    """A sub-agent may have ended anywhere, and nobody wakes it."""
+    if stored.due_us is not None:
+        raise Differs(0, "the directory says that it is due, which a sub-agent never is")
+
+
 async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: Blobs) -> Verdict:
     """On a conversation as ``reader.keys`` names it. Raises: StoreUnavailable: it cannot be read now."""
     if isinstance(key, str):
@@ -110,6 +127,8 @@ async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: 
     if stored is None:
         return _gone(reader, key)
     verdict = await audited(stored, blobs)
+    if key.is_child and not verdict.difference and _is_gone(reader, key.root):
+        verdict = msgspec.structs.replace(verdict, difference="the conversation that it works for is not there")
     # Erased while it was read, it ends anywhere.
     return _gone(reader, key) if verdict.difference and _is_gone(reader, key) else verdict
 
@@ -125,4 +144,6 @@ def _gone(reader: AuditReader, key: ConversationKey) -> Verdict:
     """On one that is not there."""
     if tombstones := reader.tombstones(key):
         return Verdict(path=key.path, records=0, requests=0, erased=tombstones[-1])
+    if key.is_child:  # it went when its days were over, and none of it is left
+        return Verdict(path=key.path, records=0, requests=0)
     return Verdict(path=key.path, records=0, requests=0, difference="it is not there any more")
