@@ -115,10 +115,14 @@ def load_home(
     ]
     policy_ids = {policy.id for policy in policies.policies}
     for agent in agents:
-        missing = missing_in(agent.definition, tools=tools, skills=skills.current, policies=policy_ids)
+        missing = missing_in(
+            agent.definition, tools=tools, skills=skills.current, policies=policy_ids, subagents=subagents.keys()
+        )
         for kind, names in missing.items():
             _log.warning(f"agent.{kind}_missing", agent=agent.name, **{kind: names})
         agent.offers.check(EVERYTHING_ON, skills.current)
+    for subagent in subagents.values():
+        subagent.agent.offers.check(EVERYTHING_ON, skills.current)
     surroundings = Surroundings(
         flags=flags,
         skills=skills,
@@ -141,15 +145,16 @@ def load_home(
 
 
 def missing_in(
-    definition: AgentDefinition, *, tools: ToolRegistry, skills: Catalogue, policies: Set[str]
+    definition: AgentDefinition, *, tools: ToolRegistry, skills: Catalogue, policies: Set[str], subagents: Set[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Names in the allow-lists of an agent that stand for nothing now, by ``tools``, ``skills`` and ``policies``.
+    """Names in the allow-lists of an agent that stand for nothing now, by the key of the list.
 
     They are passed over, since a file that is broken today must not take the agent with it. Args: policies: ids.
     """
     known = {
         "skills": {EVERY, *(skill.key for skill in skills.skills)},
         "policies": {EVERY, *policies},
+        "subagents": {EVERY, *subagents},
     }
     missing = {kind: tuple(sorted(set(getattr(definition, kind)) - names)) for kind, names in known.items()}
     return {kind: names for kind, names in {"tools": tools.missing(definition.tools), **missing}.items() if names}
@@ -193,12 +198,12 @@ def _subagents(
     wrap_model: Callable[[Model], Model],
     wrap: Callable[[Toolbox], Toolbox],
 ) -> dict[str, Subagent]:
-    """Those without a model of their own ask the default agent's, or the first one's."""
-    usual = next((agent for agent in settings.agents if agent.default), settings.agents[0])
+    """Those without a model of their own ask the usual agent's."""
+    usual = settings.usual_agent
 
     def model_of(definition: SubagentDefinition) -> Model:
         where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
-        return wrap_model(models.model(definition.model or usual.model, where=where))
+        return wrap_model(models.model(definition.model_table(usual.model), where=where))
 
     return make_subagents(
         settings.subagent_definitions,

@@ -81,6 +81,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics: MetricsOptions = MetricsOptions()
     tracing: TracingOptions = TracingOptions()
 
+    @property
+    def usual_agent(self) -> AgentDefinition:
+        """The default one, or else the first."""
+        return next((agent for agent in self.agents if agent.default), self.agents[0])
+
 
 PROFILES_SECTION: Final = "profiles"
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {

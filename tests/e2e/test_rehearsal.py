@@ -14,6 +14,8 @@ SUGGESTED = {
     "Opening hours and appointments, please": (["opening_hours", "find_appointments"], "These are our hours"),
     "Record a payment of 45.50 from Ada Lovelace": (["record_payment"], "45.50 euros by cash from Ada Lovelace"),
     "Something slow": (["record_payment"], "1.00 euros by card from Ada Lovelace"),
+    "What is the evidence on falls?": (["spawn_research_agent"], '"locator":"falls.jsonl:'),
+    "Make a plan for: cannot fall asleep": (["build_plan"], '"dose":"Each morning for two weeks"'),
     "A long answer": ([], "it will not have forgotten a word of this"),
     "Please fail": ([], "model_unavailable"),
     "Please fail at once": ([], "model_timed_out"),

@@ -10,8 +10,9 @@ import msgspec
 
 from torpor.cli.costs import agent_cost, catalogue_of, engine_tool_costs, skill_costs, tool_costs
 from torpor.cli.folders import home_option
-from torpor.cli.gates import flags_in, policies_in
+from torpor.cli.gates import Found, flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
+from torpor.cli.subagent_check import SubagentCheck
 from torpor.clock import RandomIds, SystemClock
 from torpor.conversation.compaction import tight_limits
 from torpor.errors import ConfigError
@@ -27,9 +28,12 @@ from torpor.records.context import DEFAULT_LABELS
 from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInvalid, read_settings
 from torpor.skillbook.load import Problem
 from torpor.store.blobs import LocalBlobs
+from torpor.subagents.definition import SUBAGENTS_FOLDER
+from torpor.subagents.making import spawning_tools
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.toolhost.registry import ToolRegistry
+from torpor.toolhost.reserved import RESERVED_NAMES
 from torpor.turn.definition import AgentDefinition
 
 
@@ -37,7 +41,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a home, or one thing that is wrong in it."""
 
     part: str
-    """``settings``, ``agent``, ``rehearsal``, ``skill``, ``tool``, ``flag`` or ``policy``."""
+    """``settings``, ``agent``, ``subagent``, ``rehearsal``, ``skill``, ``tool``, ``flag`` or ``policy``."""
     name: str
     ok: bool
     detail: str
@@ -58,10 +62,10 @@ def command() -> None:
 @home_option
 @json_option
 def check(home: Path, *, as_json: bool) -> int:
-    """Read settings, agents, scripts, tools, skills, flags and policies; exit with 1 if anything is wrong.
+    """Read settings, agents, sub-agents, scripts, tools, skills, flags and policies; exit with 1 if anything is wrong.
 
-    Each agent, tool and skill is told with the tokens it costs in a request; an agent over its cap is wrong. What is
-    doubtful, such as a flag that gates nothing, is told and is no fault.
+    Each agent, sub-agent, tool and skill is told with the tokens it costs in a request; an agent over its cap is wrong.
+    What is doubtful, such as a flag that gates nothing, is told and is no fault.
     """
     findings = list(findings_of(home, os.environ))
     if as_json:
@@ -81,8 +85,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         settings = read_settings(home, environ)
     except SettingsInvalid as exc:
         for problem in exc.problems:
-            part = "agent" if problem.where.startswith(AGENTS_FOLDER) else "settings"
-            yield Finding(part=part, name=problem.where, ok=False, detail=_without_place(problem))
+            yield Finding(part=_part_of(problem.where), name=problem.where, ok=False, detail=_without_place(problem))
     else:
         detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
         yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
@@ -91,6 +94,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         parts = _Parts(home, settings=settings, loaded=loaded, environ=environ)
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
+        yield from map(_finding, parts.subagents.found())
         costs = tool_costs({spec.name: spec for spec in parts.tools.toolbox().specs()})
         idle = _idle(settings.agents, loaded)
         for key, detail in skill_costs(parts.catalogue):
@@ -118,13 +122,22 @@ def _idle(agents: Sequence[AgentDefinition], loaded: LoadedTools) -> frozenset[s
 
 def _gates(home: Path, loaded: LoadedTools, settings: Settings | None) -> Iterator[Finding]:
     """Flags and policies; by the default options where the settings are wrong."""
-    tools = {tool.name for tool in loaded.tools} | ENGINE_TOOL_NAMES
+    tools = {tool.name for tool in loaded.tools} | RESERVED_NAMES
     agents = {file.stem for file in (home / AGENTS_FOLDER).glob("*.toml")}
     flags, policies = (settings.flags, settings.policies) if settings else (FlagOptions(), PolicyOptions())
-    for found in (*flags_in(home, tools=tools, agents=agents, options=flags), *policies_in(home, policies)):
-        yield Finding(
-            part=found.part, name=found.name, ok=not found.is_wrong, detail=found.detail, doubtful=found.is_doubtful
-        )
+    yield from map(_finding, flags_in(home, tools=tools, agents=agents, options=flags))
+    yield from map(_finding, policies_in(home, policies))
+
+
+def _finding(found: Found) -> Finding:
+    return Finding(
+        part=found.part, name=found.name, ok=not found.is_wrong, detail=found.detail, doubtful=found.is_doubtful
+    )
+
+
+def _part_of(where: str) -> str:
+    folders = {AGENTS_FOLDER: "agent", SUBAGENTS_FOLDER: "subagent"}
+    return next((part for folder, part in folders.items() if where.startswith(folder)), "settings")
 
 
 class _Parts:
@@ -139,6 +152,9 @@ class _Parts:
         self.catalogue = catalogue_of(home, settings)
         policies, _ = read_policies(home, last_good={}, file_max_bytes=settings.policies.file_max_bytes)
         self.policies = {policy.id for policy in policies.values()}
+        self.subagents = SubagentCheck(
+            home, settings=settings, models=self.models, tools=self.tools, catalogue=self.catalogue
+        )
 
 
 def _skill_problem(problem: Problem) -> Finding:
@@ -153,17 +169,19 @@ def _agent(agent: AgentDefinition, *, parts: _Parts, home: Path, loaded: LoadedT
     known = {tool.name for tool in loaded.tools}
     name = f"{AGENTS_FOLDER}/{agent.name}.toml"
     allowed = set(agent.tools) & known if agent.tools else known
+    workers = {tool.name for tool in spawning_tools(parts.settings.subagent_definitions, agent.subagents)}
     doubts = list(_doubts(agent, parts))
     try:
         model = parts.models.model(agent.model, where=name)
         rehearsal = agent.model.get("rehearsal")
-        played = _rehearsal(str(rehearsal), home=home, allowed=allowed) if rehearsal else None
+        played = _rehearsal(str(rehearsal), home=home, allowed=allowed | workers) if rehearsal else None
     except ConfigError as exc:
         yield Finding(part="agent", name=exc.where, ok=False, detail=_without_place(exc))
         return
     default = ", default" if agent.default else ""
     cost = agent_cost(agent, model=model, tools=parts.tools, catalogue=parts.catalogue, settings=parts.settings)
-    detail = f"{agent.model['kind']} model, {len(allowed)} of {len(known)} tools, {cost.detail}{default}"
+    some = f", {len(workers)} sub-agent{'s' * (len(workers) > 1)}" if workers else ""
+    detail = f"{agent.model['kind']} model, {len(allowed)} of {len(known)} tools{some}, {cost.detail}{default}"
     if cost.is_wrong:
         yield Finding(part="agent", name=name, ok=False, detail=cost.detail)
     else:
@@ -176,7 +194,13 @@ def _doubts(agent: AgentDefinition, parts: "_Parts") -> Iterator[str]:
     """What the agent's lists name and the home has not: passed over at a start, with a warning. And what its profile
     limits beyond use."""
     yield from tight_limits(parts.settings.profiles[agent.profile], parts.settings.compaction)
-    missing = missing_in(agent, tools=parts.tools, skills=parts.catalogue, policies=parts.policies)
+    missing = missing_in(
+        agent,
+        tools=parts.tools,
+        skills=parts.catalogue,
+        policies=parts.policies,
+        subagents={each.name for each in parts.settings.subagent_definitions},
+    )
     for kind, names in missing.items():
         yield f"{kind} names {', '.join(names)}, which this home has not"
     for label in sorted(set(agent.labels) - set(DEFAULT_LABELS)):

@@ -19,6 +19,7 @@ from torpor.skillbook.index import line_tokens
 from torpor.skillbook.load import Shelf, SkillRoot, load_shelf
 from torpor.skillbook.parse import Skill
 from torpor.store.blobs import LocalBlobs
+from torpor.subagents.making import spawning_tools
 from torpor.toolhost.contract import ToolSpec
 from torpor.toolhost.engine_tools import READ_RESULT
 from torpor.toolhost.options import ToolOptions
@@ -56,7 +57,9 @@ def agent_cost(
     agent = Agent(
         definition,
         model=model,
-        toolbox=tools.toolbox(definition.tools),
+        toolbox=tools.toolbox(
+            definition.tools, more=spawning_tools(settings.subagent_definitions, definition.subagents)
+        ),
         profile=settings.profiles[definition.profile],
         index_budget_tokens=settings.skills.index_budget_tokens,
     )
@@ -65,7 +68,7 @@ def agent_cost(
     except ConfigError as exc:
         return Cost(detail=str(exc).removeprefix(f"{exc.where}: "), is_wrong=True)
     later = sum(agent.offer(EVERYTHING_ON, catalogue, has_earlier=True).sections.values())
-    words = _in_words(agent.offer(EVERYTHING_ON, catalogue).sections)
+    words = fixed_in_words(agent.offer(EVERYTHING_ON, catalogue).sections)
     return Cost(detail=f"{words}, {later:,} from the first fold on, by which caps are judged")
 
 
@@ -104,6 +107,7 @@ def loaded_tokens(catalogue: Catalogue, skill: Skill) -> int:
     return tokens_of_bytes(len(catalogue.body(skill).text.encode()))
 
 
-def _in_words(sections: Mapping[str, int]) -> str:
+def fixed_in_words(sections: Mapping[str, int]) -> str:
+    """Args: sections: estimated tokens of the fixed parts."""
     parts = ", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in sections.items() if tokens)
     return f"about {sum(sections.values()):,} fixed tokens ({parts})"

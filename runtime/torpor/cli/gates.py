@@ -13,7 +13,7 @@ from torpor.flags.source import FLAGS_FILE, read_flags
 from torpor.policies.options import PolicyOptions
 from torpor.policies.source import POLICIES_FOLDER, read_policies
 
-NOT_ASKED: Final = frozenset({"memory", "subagent"})
+NOT_ASKED: Final = frozenset({"memory"})
 """Before the dot of keys, or all of one, for what the engine does not have yet."""
 
 

@@ -3,14 +3,16 @@
 ``{day}`` or ``{1}`` is a group of the expression that matched, ``{0}`` all that matched; ``{result.opening_hours}`` is
 what that tool answered last, ``{result.2}`` what the second call did. As the whole of an argument, ``{amount:number}``
 and ``{count:int}`` give a number, ``{day:lower}`` small letters, and a group that took no part leaves the argument out.
+``{result.search_evidence:ids}`` is a list of what its lines begin with, up to the first ``|``; in a text, as JSON.
 Other braces stand for themselves. Pure.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-_PLACEHOLDER: Final = re.compile(r"\{(result\.[\w-]+|\w+)(?::(number|int|lower))?\}")
+_PLACEHOLDER: Final = re.compile(r"\{(result\.[\w-]+|\w+)(?::(number|int|lower|ids))?\}")
 _LEFT_OUT: Final = object()
 
 
@@ -28,12 +30,16 @@ class Values:
 
     def text(self, template: str) -> str:
         """``template`` with each placeholder replaced; one that has no value by nothing."""
-        return _PLACEHOLDER.sub(lambda found: self._known.get(found[1]) or "", template)
+        return _PLACEHOLDER.sub(lambda found: self._said(found[1], found[2]), template)
 
     def arguments(self, templates: Mapping[str, Any]) -> dict[str, Any]:
         """``templates`` with each string in it filled, at any depth."""
         filled = {name: self._filled(value) for name, value in templates.items()}
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
+
+    def _said(self, name: str, type_: str | None) -> str:
+        value = self._known.get(name) or ""
+        return json.dumps(_ids(value)) if type_ == "ids" else value
 
     def _filled(self, value: Any) -> Any:
         match value:
@@ -61,7 +67,19 @@ def _number(text: str) -> float:
     return float(text.replace(",", "."))
 
 
-_AS: Final[dict[str | None, Callable[[str], Any]]] = {"number": _number, "int": int, "lower": str.lower, None: str}
+def _ids(text: str) -> list[str]:
+    """Each once, in their order."""
+    begun = (line.partition(" | ") for line in text.splitlines())
+    return list(dict.fromkeys(id_ for id_, mark, _ in begun if mark))
+
+
+_AS: Final[dict[str | None, Callable[[str], Any]]] = {
+    "number": _number,
+    "int": int,
+    "lower": str.lower,
+    "ids": _ids,
+    None: str,
+}
 
 
 def placeholders(template: Any) -> Iterator[str]:

@@ -7,9 +7,8 @@ import msgspec
 from torpor.errors import ToolFailed
 from torpor.subagents.catalogue import Intervention, InterventionCatalogue
 from torpor.toolhost.declare import Tool, tool
+from torpor.toolhost.reserved import READ_INTERVENTION, SEARCH_INTERVENTIONS
 
-SEARCH_INTERVENTIONS: Final = "search_interventions"
-READ_INTERVENTION: Final = "read_intervention"
 INTERVENTION_TOOL_NAMES: Final = frozenset({SEARCH_INTERVENTIONS, READ_INTERVENTION})
 
 

@@ -1,5 +1,6 @@
 """What ``config/subagents/<name>.toml`` says of a sub-agent, and what it becomes."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -9,6 +10,8 @@ from torpor.subagents.results import ResultType
 from torpor.turn.agents import Agent
 
 SUBAGENTS_FOLDER: Final = "config/subagents"
+REHEARSED_KINDS: Final = ("anthropic", "scripted")
+"""Of models that may play a rehearsal."""
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3_600)]
 
@@ -24,6 +27,8 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """The system prompt; what its result must look like is added."""
     model: dict[str, Any] = {}
     """As in an agent's file; the default agent's, if left out."""
+    rehearsal: str = ""
+    """Played instead of the model's own while there is no key, a file of ``config/rehearsals``."""
     tools: tuple[str, ...] = ()
     """Tools of the home that it may call, none of which may write; those of its result type are always there."""
     subagents: tuple[str, ...] = ()
@@ -39,6 +44,14 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     tokens_max: Amount = 100_000
     """Of all its requests and replies, those of its own sub-agents included; 0 for no limit."""
     seconds_max: Seconds = 120.0
+
+    def model_table(self, usual: Mapping[str, Any]) -> dict[str, Any]:
+        """What says which model it asks. Args: usual: the same of the agent whose model it asks if it names none."""
+        table = {**(self.model or usual)}
+        table.pop("pace_cps", None)  # nobody reads along
+        if self.rehearsal and table.get("kind") in REHEARSED_KINDS:
+            table["rehearsal"] = self.rehearsal
+        return table
 
 
 class Subagent(msgspec.Struct, frozen=True, kw_only=True):

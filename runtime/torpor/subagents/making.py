@@ -3,7 +3,7 @@
 Above: the home, which knows the files. What a result type needs, such as the evidence, is read only where one is owed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +20,8 @@ from torpor.subagents.results import ResultType
 from torpor.subagents.text import TEXT, Text
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.declare import Tool
-from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.registry import ToolRegistry
+from torpor.toolhost.reserved import RESERVED_NAMES, SEARCH_EVIDENCE
 from torpor.toolhost.subagent_tools import subagent_tool
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY, AgentDefinition
@@ -34,14 +34,21 @@ class Owed(NamedTuple):
     tools: tuple[Tool[..., Any], ...] = ()
 
 
+def _research(home: Path) -> Owed:
+    return Owed(Research(), research_tools(EvidenceIndex(read_evidence(home))))
+
+
 def _plan(home: Path) -> Owed:
+    """Evidence is for a plan to name; whoever makes one selects nothing of it beforehand."""
     catalogue = load_catalogue(home)
-    return Owed(Plans(catalogue), intervention_tools(catalogue))
+    evidence = read_evidence(home)
+    search = [tool for tool in research_tools(EvidenceIndex(evidence)) if evidence and tool.name == SEARCH_EVIDENCE]
+    return Owed(Plans(catalogue), (*intervention_tools(catalogue), *search))
 
 
 RESULTS: Final[Mapping[str, Callable[[Path], Owed]]] = {
     TEXT: lambda _: Owed(Text()),
-    RESEARCH: lambda home: Owed(Research(), research_tools(EvidenceIndex(read_evidence(home)))),
+    RESEARCH: _research,
     PLAN: _plan,
 }
 """By name: how each is made of the files of a home."""
@@ -72,48 +79,74 @@ def make_subagents(
     Raises: ConfigError: one may write, names what is not there, or has the name of a tool; or the files that its result
         type needs cannot be used.
     """
-    owed = {name: RESULTS[name](home) for name in sorted({each.result for each in definitions} & RESULTS.keys())}
-    made: dict[str, Subagent] = {}
     for definition in definitions:
-        _check(definition, definitions, tools=tools)
-        result, own_tools = owed[definition.result]
-        more = (*own_tools, *spawning_tools(definitions, definition.subagents))
-        agent = Agent(
-            AgentDefinition(
-                name=definition.name,
-                system=f"{definition.system.strip()}\n\n{result.instructions()}",
-                model=definition.model or dict(model_table),
-                tools=definition.tools,
-                skills=definition.skills,
-                max_tokens=definition.max_tokens,
-            ),
+        for fault in faults_of(definition, definitions, tools=tools):
+            raise fault
+    owed = {name: RESULTS[name](home) for name in sorted({each.result for each in definitions})}
+    return {
+        definition.name: made_of(
+            definition,
+            definitions,
+            owed=owed[definition.result],
+            tools=tools,
             model=model_of(definition),
-            toolbox=wrap_toolbox(tools.toolbox(definition.tools, more=more, is_strict=True)),
+            model_table=model_table,
+            wrap_toolbox=wrap_toolbox,
             index_budget_tokens=index_budget_tokens,
         )
-        made[definition.name] = Subagent(definition=definition, agent=agent, result=result)
-    return made
+        for definition in definitions
+    }
 
 
-def _check(definition: SubagentDefinition, definitions: Sequence[SubagentDefinition], *, tools: ToolRegistry) -> None:
+def made_of(
+    definition: SubagentDefinition,
+    definitions: Sequence[SubagentDefinition],
+    *,
+    owed: Owed,
+    tools: ToolRegistry,
+    model: Model,
+    model_table: Mapping[str, Any],
+    wrap_toolbox: Callable[[Toolbox], Toolbox],
+    index_budget_tokens: int,
+) -> Subagent:
+    """One, of a definition without faults. Args: definitions: of all, among them those that work for this one."""
+    more = (*owed.tools, *spawning_tools(definitions, definition.subagents))
+    agent = Agent(
+        AgentDefinition(
+            name=definition.name,
+            system=f"{definition.system.strip()}\n\n{owed.result.instructions()}",
+            model=definition.model_table(model_table),
+            tools=definition.tools,
+            skills=definition.skills,
+            max_tokens=definition.max_tokens,
+        ),
+        model=model,
+        toolbox=wrap_toolbox(tools.toolbox(definition.tools, more=more, is_strict=True)),
+        index_budget_tokens=index_budget_tokens,
+    )
+    return Subagent(definition=definition, agent=agent, result=owed.result)
+
+
+def faults_of(
+    definition: SubagentDefinition, definitions: Sequence[SubagentDefinition], *, tools: ToolRegistry
+) -> Iterator[ConfigError]:
+    """What its type allows and the rest of the home does not. Args: definitions: of all."""
     where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
     if definition.result not in RESULTS:
-        raise ConfigError(where, key="result", found=definition.result, expected=f"one of {', '.join(RESULTS)}")
-    if definition.name in ENGINE_TOOL_NAMES or definition.name in tools.names():
+        yield ConfigError(where, key="result", found=definition.result, expected=f"one of {', '.join(RESULTS)}")
+    if definition.name in RESERVED_NAMES or definition.name in tools.names():
         expected = "a name that no tool has, since it becomes one"
-        raise ConfigError(where, key="name", found=definition.name, expected=expected)
+        yield ConfigError(where, key="name", found=definition.name, expected=expected)
     for name in definition.tools:
         spec = tools.toolbox((name,)).spec(name)
         if spec is None:
-            raise ConfigError(
-                where, key="tools", found=name, expected=f"tools among {', '.join(tools.names()) or 'none'}"
-            )
-        if spec.effect is not Effect.READ:
+            expected = f"tools among {', '.join(tools.names()) or 'none'}"
+            yield ConfigError(where, key="tools", found=name, expected=expected)
+        elif spec.effect is not Effect.READ:
             expected = "tools that only read: a sub-agent runs again after a crash, and nobody confirms what it does"
-            raise ConfigError(where, key="tools", found=name, expected=expected)
+            yield ConfigError(where, key="tools", found=name, expected=expected)
     known = {each.name for each in definitions}
     for name in definition.subagents:
         if name not in {EVERY, *known}:
-            raise ConfigError(
-                where, key="subagents", found=name, expected=f"sub-agents among {', '.join(sorted(known))}"
-            )
+            expected = f"sub-agents among {', '.join(sorted(known))}"
+            yield ConfigError(where, key="subagents", found=name, expected=expected)

@@ -19,10 +19,9 @@ from torpor.subagents.findings import ID_CHARS_MAX, Findings
 from torpor.subagents.results import Accepted, read_answer
 from torpor.toolhost.contract import Finding, FindingSink, Selection, ToolContext
 from torpor.toolhost.declare import Tool, tool
+from torpor.toolhost.reserved import SEARCH_EVIDENCE, SELECT_SOURCES
 
 RESEARCH: Final = "research"
-SEARCH_EVIDENCE: Final = "search_evidence"
-SELECT_SOURCES: Final = "select_sources"
 SOURCES_MAX: Final = 8
 REFLECTION_BYTES: Final = 480
 _TITLE_BYTES: Final = 160

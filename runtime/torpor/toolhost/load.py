@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from torpor.toolhost.declare import Origin, Runs, Tool, faults_kept
-from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.modules import declared_tools, load_module, read_source
+from torpor.toolhost.reserved import RESERVED_NAMES
 
 
 class ToolProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class _Loading:
     def _take(self, tool: Tool[..., Any], path: Path) -> None:
         code = getattr(inspect.unwrap(tool.function), "__code__", None)
         line = code.co_firstlineno if code is not None and code.co_filename == str(path) else 0
-        if tool.name in ENGINE_TOOL_NAMES:
+        if tool.name in RESERVED_NAMES:
             self._report(path, line, f"declares {tool.name!r}, which is a tool of the engine: give it another name")
         elif tool.name in self.tools:
             first = self._homes[tool.name].name

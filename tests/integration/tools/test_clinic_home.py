@@ -169,7 +169,7 @@ def test_the_agent_is_offered_what_its_rehearsal_calls(tools: dict[str, Tool[...
     assert agent.default
     assert set(agent.tools) <= set(tools)
     rehearsal = read_rehearsal(HOME / "config" / "rehearsals" / "clinic.toml")
-    assert rehearsal.tool_names() <= set(agent.tools)
+    assert rehearsal.tool_names() <= {*agent.tools, *agent.subagents}
 
 
 class Played:

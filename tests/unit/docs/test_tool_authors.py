@@ -15,10 +15,10 @@ from torpor import NeverHappened, ToolContext
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import Effect, Outcome
 from torpor.toolhost.contract import ToolResult
-from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.registry import ToolRegistry
+from torpor.toolhost.reserved import RESERVED_NAMES
 from torpor.toolhost.toolbox import LocalToolbox
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "tool-authors.md"
@@ -154,7 +154,7 @@ async def test_tool_that_computes_is_killed_when_it_would_try_for_years(tmp_path
 def test_page_names_every_tool_of_the_engine() -> None:
     (told,) = re.findall(r"A tool of the home cannot be called (.*?):\n", DOCUMENT.read_text(), re.DOTALL)
 
-    assert set(re.findall(r"`(\w+)`", told)) == ENGINE_TOOL_NAMES
+    assert set(re.findall(r"`(\w+)`", told)) == RESERVED_NAMES
 
 
 def test_test_of_the_example_passes_as_it_stands_in_the_page(loaded: LoadedTools, tmp_path: Path) -> None:

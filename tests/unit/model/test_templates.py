@@ -45,6 +45,14 @@ def test_a_whole_number_may_be_asked_for() -> None:
     assert values.arguments({"count": "{1:int}"}) == {"count": 3}
 
 
+def test_ids_are_what_lines_begin_with_each_once() -> None:
+    values = Values(None, [("search", 'a-1 | Falls | 2020\nb-2 | Sleep "well"\na-1 | again\nno id here')])
+
+    assert values.arguments({"ids": "{result.search:ids}"}) == {"ids": ["a-1", "b-2"]}
+    assert values.text('{"ids": {result.1:ids}}') == '{"ids": ["a-1", "b-2"]}'
+    assert values.text("{result.2:ids}") == "[]"
+
+
 def test_a_group_that_took_no_part_leaves_its_argument_out() -> None:
     assert VALUES.arguments({"day": "{day}", "patient": "{2}"}) == {"patient": "Ada"}
 
