@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.cli.paths import resolved
+from torpor.cli.paths import missing_child, resolved
 from torpor.gateway.rows import job_row, listing_row
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import DirectoryRow
@@ -32,14 +32,18 @@ def filed_row(data: Path, name: str) -> dict[str, Any]:
     return rows[resolved(name, rows)]
 
 
-def records(data: Path, name: str) -> Iterator[JournalRecord]:
-    """The journal of the one conversation that ``name`` stands for.
+def records(data: Path, name: str, *, child: str = "") -> Iterator[JournalRecord]:
+    """The journal of the one conversation that ``name`` stands for, or of a sub-agent of it.
 
-    Raises: click.ClickException: it stands for none, or for several. JournalCorrupt: at the record that cannot be read.
+    Raises: click.ClickException: it stands for none, or for several, or has no such sub-agent. JournalCorrupt: at the
+        record that cannot be read.
     """
     with open_to_read(data) as reader:
         keys = {row.key.path: row.key for row in _rows(reader)}
         key = keys[resolved(name, keys)]
+        key = key.child(child) if child else key  # of one below it the name has a mark in it, like its key
+        if child and reader.describe(key) is None:
+            raise missing_child(name, child)
         seq = 0
         while page := reader.records_after(key, seq=seq, limit=_PAGE):
             yield from page

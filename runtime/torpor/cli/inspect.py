@@ -33,6 +33,7 @@ _STANDING: Final = ("quarantine", "quarantine_kind", "quarantined_us", "quaranti
 @click.option("--cache", is_flag=True, help="Show how much of each request the one before had sent.")
 @click.option("--turn", type=click.IntRange(min=1), help="The last request of this turn; of the conversation without.")
 @click.option("--call", default="", metavar="CALL", help="This very request, as the timeline names it, like 3-1-1.")
+@click.option("--child", default="", metavar="CHILD", help="The journal of a sub-agent, as the timeline names it.")
 @server_options
 @file_option
 @json_option
@@ -42,6 +43,7 @@ def command(
     content: bool,
     turn: int | None,
     call: str,
+    child: str,
     server: Server,
     data: Path | None,
     as_json: bool,
@@ -49,21 +51,22 @@ def command(
 ) -> None:
     """Show what happened in the conversation ID, record by record: when, for how long, at what cost.
 
-    ID is [tenant/]owner/conversation, short where that is unique.
+    ID is [tenant/]owner/conversation, short where that is unique. With --child it is all about the work of one of its
+    sub-agents; of one that works for that, CHILD is both names with a slash between them.
     """
     wanted = [view for view, is_wanted in views.items() if is_wanted]
     if len(wanted) > 1:
         raise click.UsageError(f"--{' and --'.join(wanted)} each show something else, expected one of them.")
     shown = wanted[0] if wanted else None
     row: dict[str, Any] = {}
-    if shown is None and turn is None:
+    if shown is None and turn is None and not child:
         row = ask(server, lambda connected: connected.row(name)) if data is None else filed_row(data, name)
-    heard = ask(server, lambda connected: connected.records(name)) if data is None else None
+    heard = ask(server, lambda connected: connected.records(name, child=child)) if data is None else None
 
     def journal() -> Iterable[JournalRecord]:
-        return heard if heard is not None else records(data, name) if data is not None else ()
+        return heard if heard is not None else records(data, name, child=child) if data is not None else ()
 
-    which = Which(name=name, turn=turn or 0, call=call)
+    which = Which(name=f"{name}/{child}" if child else name, turn=turn or 0, call=call)
     try:
         match shown:
             case "request":
@@ -78,7 +81,7 @@ def command(
                 _show_standing(row, as_json=as_json)
                 _show_timeline(journal(), content=content, as_json=as_json)
             case _:
-                _show_budget(journal(), name=name, turn=which.turn, as_json=as_json)
+                _show_budget(journal(), name=which.name, turn=which.turn, as_json=as_json)
     except (BadHistory, *UNREADABLE) as exc:
         raise JournalCorrupt(name, reason=str(exc)) from exc
 

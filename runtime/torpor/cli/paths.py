@@ -34,6 +34,12 @@ def resolved_job(name: str, paths: Iterable[str]) -> str:
     return _resolved(name, paths, what="job", lister="jobs")
 
 
+def missing_child(name: str, child: str) -> click.ClickException:
+    """Args: name: of the conversation.  child: of a sub-agent of it whose journal is not there."""
+    why = "it never had one, or its journal is not kept any longer"
+    return click.ClickException(f"no sub-agent {child!r} of {name!r} here, {why}; `torpor inspect {name}` names them")
+
+
 def _resolved(name: str, paths: Iterable[str], *, what: str, lister: str) -> str:
     if (found := _found(name, paths, what=what)) is None:
         raise click.ClickException(f"no {what} {name!r} here, `torpor {lister}` lists them")

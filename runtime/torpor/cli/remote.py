@@ -21,9 +21,10 @@ import msgspec
 
 from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
-from torpor.cli.paths import is_whole, resolved, resolved_job
+from torpor.cli.paths import is_whole, missing_child, resolved, resolved_job
+from torpor.client.failures import RequestRefused
 from torpor.client.torpor_client import TorporClient
-from torpor.errors import Unauthenticated
+from torpor.errors import Unauthenticated, UnknownConversation
 from torpor.local_files import read_server_address
 from torpor.operations.logs import LogOptions, configure_logs
 from torpor.records.frames import Welcome
@@ -210,9 +211,15 @@ class Questions:
         """A row for each conversation."""
         return list(await self._client.list(archived=archived))
 
-    async def records(self, name: str) -> list[JournalRecord]:
-        """Its journal."""
-        rows = await self._client.inspect(await self._path(name))
+    async def records(self, name: str, *, child: str = "") -> list[JournalRecord]:
+        """Its journal, or that of a sub-agent of it. Raises: click.ClickException: it has no such sub-agent."""
+        path = await self._path(name)
+        try:
+            rows = await self._client.inspect(f"{path}/{child}" if child else path)
+        except RequestRefused as exc:
+            if child and exc.code == UnknownConversation.code:
+                raise missing_child(name, child) from exc
+            raise
         return [_RECORD.decode(msgspec.json.encode(row)) for row in rows]
 
     async def hibernate(self, name: str, *, deadline_s: float) -> str:

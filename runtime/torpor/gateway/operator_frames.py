@@ -11,7 +11,7 @@ from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.pages import following
 from torpor.gateway.rows import fitting, job_row, record_row
-from torpor.gateway.wire import job_named, key_named, owner_named
+from torpor.gateway.wire import job_named, journal_named, key_named, owner_named
 from torpor.records.commands import Command, Hibernate, Wake
 from torpor.records.frames import (
     CountJobs,
@@ -38,7 +38,7 @@ _REASON_CHARS: Final = 500
 
 
 def inspect(desk: Desk, frame: InspectConversation, by: Principal) -> None:
-    key = key_named(frame.path, by=by)
+    key = journal_named(frame.path, by=by)
     limit = clamp(frame.limit, low=1, high=desk.options.list_rows_max)
 
     async def rows() -> Result:

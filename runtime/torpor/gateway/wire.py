@@ -33,6 +33,8 @@ _PARTS: Final[dict[str, type[msgspec.Struct]]] = {
 """What the parts of a context are."""
 
 
+_KEY_PARTS: Final = 3
+"""Of the path of a conversation."""
 _NAME_CHARS: Final = 64
 """Of a name that is repeated in an error."""
 
@@ -132,6 +134,18 @@ def key_named(name: str, *, by: Principal) -> ConversationKey:
     key = ConversationKey(tenant, owner, conversation)
     if not may_name(key, by=by):
         raise UnknownConversation(name)
+    return key
+
+
+def journal_named(path: str, *, by: Principal) -> ConversationKey:
+    """The key of the journal that ``by`` means with ``path``: a conversation's, or that of a sub-agent which works for
+    it, ``tenant/owner/conversation/child``, or of one that works for that. Raises: as ``key_named``."""
+    parts = path.split("/")
+    key = key_named("/".join(parts[:_KEY_PARTS]), by=by)
+    for child in parts[_KEY_PARTS:]:
+        if not CONVERSATION_ID.fullmatch(child):
+            raise BadFrame(f"sub-agent {child[:200]!r} is not a name, expected 1..64 letters, digits, '_' or '-'")
+        key = key.child(child)
     return key
 
 

@@ -225,11 +225,8 @@ def _replied(record: ModelReplied) -> Description:
     }
     asked = f", asks for {', '.join(calls)}" if calls else ""
     dropped = f", {', '.join(record.dropped)} left out" if record.dropped else ""
-    usage = record.usage
-    read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-    cached = f", {usage.cache_read_input_tokens} of them cached" if usage.cache_read_input_tokens else ""
     return (
-        f"model replied, {record.stop_reason}{asked}{dropped} ({read} tokens in{cached}, {usage.output_tokens} out)",
+        f"model replied, {record.stop_reason}{asked}{dropped} ({_tokens(record.usage)})",
         facts,
         _said(record.blocks),
     )
@@ -376,7 +373,8 @@ def _subagent_finished(record: SubagentFinished) -> Description:
         "link": record.link,
     }
     how = f", {record.code}" if record.code else ""
-    work = f"{_count(range(record.rounds), 'model call')}, {_count(range(record.findings), 'finding')}"
+    work = f"{_count(range(record.rounds), 'model call')}, {_tokens(record.usage)}"
+    work += f", {_count(range(record.findings), 'finding')}"
     if record.dropped:
         work += f", {_count(record.dropped, 'unknown id')} dropped"
     what = f"sub-agent {record.name} as {record.child} {_OUTCOMES[record.outcome]}{how} ({work})"
@@ -429,6 +427,12 @@ class _PreambleBody(msgspec.Struct, frozen=True):
 
 class _ResultBlock(msgspec.Struct, frozen=True):
     content: Any = ""
+
+
+def _tokens(usage: Usage) -> str:
+    read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+    cached = f", {usage.cache_read_input_tokens} of them cached" if usage.cache_read_input_tokens else ""
+    return f"{read} tokens in{cached}, {usage.output_tokens} out"
 
 
 def _usage(usage: Usage) -> Facts:

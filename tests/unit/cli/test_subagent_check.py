@@ -92,11 +92,11 @@ def test_sub_agent_is_told_with_what_it_costs_itself_and_the_agents_that_may_hav
         (
             FILE,
             "ok",
-            "result text, scripted model, about 218 fixed tokens (instructions 47, tools 171), at most 12 steps, 100,000 "
-            "tokens, 120 s; about 81 tokens to each agent that may have it work",
+            "result text, scripted model, about 218 fixed tokens (instructions 47, tools 171), at most 12 steps, "
+            "100,000 tokens, 120 s; about 81 tokens to each agent that may have it work",
         )
     ]
-    assert "1 sub-agent, about 219 fixed tokens (instructions 9, tools 210)" in agent[2]
+    assert "1 sub-agent, about 293 fixed tokens (instructions 9, tools 284)" in agent[2]
     assert told(home, "rehearsal") == [
         ("config/rehearsals/clerk.toml", "ok", "calls scout"),
         ("config/rehearsals/scout.toml", "ok", "calls look"),

@@ -3,7 +3,7 @@ import pytest
 
 from tests.support.gateway_line import principal
 from torpor.errors import BadFrame, Busy, UnknownConversation
-from torpor.gateway.wire import decode, error_frame, key_named, unreadable_frame
+from torpor.gateway.wire import decode, error_frame, journal_named, key_named, unreadable_frame
 from torpor.records.frames import Ack, Cursor, Hello, Send, Subscribe, Subscription
 from torpor.records.ids import ConversationKey, MessageId
 
@@ -85,6 +85,28 @@ def test_a_path_to_somebody_else_is_unknown_but_to_an_operator(name: str) -> Non
 
     operator = principal("alice", tenant="clinic", scopes=("operator",))
     assert key_named(name, by=operator).path.endswith(name)
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("c1", ConversationKey("clinic", "alice", "c1")),
+        ("bob/c1", ConversationKey("clinic", "bob", "c1")),
+        ("other/bob/c1", ConversationKey("other", "bob", "c1")),
+        ("other/bob/c1/x", ConversationKey("other", "bob", "c1").child("x")),
+        ("other/bob/c1/x/y", ConversationKey("other", "bob", "c1").child("x").child("y")),
+    ],
+)
+def test_an_operator_names_the_journal_of_a_sub_agent_by_its_whole_path(path: str, key: ConversationKey) -> None:
+    operator = principal("alice", tenant="clinic", scopes=("operator",))
+
+    assert journal_named(path, by=operator) == key
+
+
+@pytest.mark.parametrize("path", ["a/b/c1/", "a/b/c1//x", "a/b/c1/..", "a/b/c1/x\n", f"a/b/c1/{'x' * 65}"])
+def test_what_is_no_name_of_a_sub_agent_is_refused(path: str) -> None:
+    with pytest.raises(BadFrame, match="not a name"):
+        journal_named(path, by=principal("alice", scopes=("operator",)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Sub-agents as a person meets them in the home that `torpor init` makes: in a chat, in `ps`, and in `inspect`."""
+
+import json
+from pathlib import Path
+
+from tests.support.command_line import Command, set_pace
+
+QUESTION = "What is the evidence on falls?"
+
+
+def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
+    office = Command(tmp_path)
+    office.run("init", ".")
+    set_pace(tmp_path, 0)
+    with office.serving() as server:
+        shown = office.run("chat", "--conversation", "c1", stdin=f"{QUESTION}\n").stdout.splitlines()
+        (row,) = office.facts("ps")
+        *_, last = journal = office.facts("inspect", "c1")
+        (ended,) = (each for each in journal if each["kind"] == "subagent_finished")
+        child = ended["facts"]["child"]
+        told = office.output("inspect", "c1")
+        work = office.facts("inspect", "c1", "--child", child)
+        request = json.loads(office.output("inspect", "developer/c1", "--child", child, "--request"))
+        filed = office.facts("inspect", "c1", "--child", child, "--data", server.ready["data"])
+        missing = office.complaint("inspect", "c1", "--child", "nobody")
+        missing_in_file = office.complaint("inspect", "c1", "--child", "nobody", "--data", server.ready["data"])
+
+    assert "  · spawn_research_agent at work" in shown
+    assert any(line.startswith("  · spawn_research_agent answered after 3 steps, ") for line in shown)
+    assert json.loads(shown[-1])["sources"][0]["locator"].startswith("falls.jsonl:")
+    assert row["path"] == "default/developer/c1"
+
+    assert f"sub-agent spawn_research_agent as {child} succeeded (3 model calls, " in told
+    used = sum(each["facts"]["usage"]["output_tokens"] for each in work if each["kind"] == "model_replied")
+    assert used > 0
+    assert (last["subagents_usage"]["output_tokens"], ended["facts"]["usage"]["output_tokens"]) == (used, used)
+
+    calls = [each["facts"]["name"] for each in work if each["kind"] == "tool_started"]
+    assert calls == ["search_evidence", "search_evidence", "select_sources"]
+    assert request["messages"][0]["content"][0]["text"] == "What is known of falls?"
+    assert filed == work
+    assert missing == missing_in_file
+    assert missing.startswith(
+        "torpor: no sub-agent 'nobody' of 'c1' here, it never had one, or its journal is not kept"
+    )
