@@ -111,7 +111,7 @@ class Spawning:
         self._running[child.name] = child
         code, accepted, bundle = FAILED, None, ""
         try:
-            await self._journal.submit()  # one that kills its process is on record
+            await self._journal.flush()  # one that kills its process is on record, and what it cost is accounted for
             accepted = await child.work(task)
             bundle = await self._subagents.blobs.put(self._key.root, accepted.kept) if accepted.kept else ""
             code = child.code
