@@ -150,6 +150,7 @@ async def running(
             directory=engine.directory,
             forks=engine.forks,
             journals=PacedJournals(engine.store, reads_max=settings.gateway.reads_max),
+            bundles=engine.blobs,
             bus=engine.bus,
             jobs=engine.jobs,
             server=Overview(metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain),
@@ -191,6 +192,7 @@ async def running(
 
 class _Engine(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
+    blobs: Blobs
     bus: Bus
     agents: Agents
     supervisor: Supervisor
@@ -308,6 +310,7 @@ async def _engine(
             jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up)
             yield _Engine(
                 store=store,
+                blobs=blobs,
                 bus=bus,
                 agents=home.agents,
                 supervisor=supervisor,

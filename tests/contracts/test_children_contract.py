@@ -10,7 +10,7 @@ from tests.support.writing import journal, lease_of, put
 from torpor.errors import Fenced
 from torpor.records.blocks import tool_result_block
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, ToolFinished
+from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, ToolFinished
 from torpor.store.contract import Cause, Erased, Head, Lease, Store
 
 NEIGHBOUR = msgspec.structs.replace(KEY, conversation=f"{KEY.conversation}0")
@@ -111,6 +111,36 @@ async def test_a_sub_agent_goes_alone_with_its_own(store: Store) -> None:
     assert (await store.head(KEY)).seq == 2
     await write_below(store, lease, CHILD, [created(), message(2, event=1)])
     assert (await store.head(CHILD)).seq == 2
+
+
+async def test_a_bundle_is_named_by_the_end_of_a_sub_agent_alone(store: Store) -> None:
+    lease = await family(store)
+    call, handle, other = CallId("call"), "a" * 64, "b" * 64
+    block = tool_result_block(call, "long", is_error=False)
+    result = ToolFinished(
+        seq=3, event=2, call_id=call, name="look", outcome=Outcome.SUCCEEDED, block=block, handle=handle
+    )
+    await put(store, lease, [result])
+    assert not await store.names_bundle(KEY, handle)
+    ends = [
+        SubagentFinished(
+            seq=4 + number,
+            event=3 + number,
+            call_id=call,
+            name="scout",
+            child="a",
+            outcome=Outcome.SUCCEEDED,
+            bundle=bundle,
+        )
+        for number, bundle in enumerate((handle, "", other, handle))
+    ]
+    await put(store, lease, ends)
+    assert [await store.names_bundle(KEY, each) for each in (handle, other, "", "c" * 64)] == [True, True, False, False]
+    assert await store.handles_of(KEY) == (handle, other)
+    for elsewhere in (CHILD, NEIGHBOUR, msgspec.structs.replace(KEY, owner="bob")):
+        assert not await store.names_bundle(elsewhere, handle)
+    await store.erase(lease)
+    assert not await store.names_bundle(KEY, handle)
 
 
 async def test_blobs_of_its_sub_agents_are_those_of_a_conversation(store: Store) -> None:

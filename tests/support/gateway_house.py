@@ -115,6 +115,7 @@ async def gateway_house(
             directory=world,
             forks=world,
             journals=world,
+            bundles=world,
             bus=world.bus,
             jobs=world.jobs,
             server=world.server,

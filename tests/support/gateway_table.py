@@ -4,6 +4,7 @@ Tests that must hold for all frames go over this table. A kind that is missing h
 adds its line.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, get_args
 
@@ -32,6 +33,7 @@ from torpor.records.frames import (
     ListJobs,
     ListTurns,
     QuarantineConversation,
+    ReadBundle,
     ReadHistory,
     ReadNumbers,
     Refresh,
@@ -53,6 +55,9 @@ KINDS: Final[tuple[type[ClientFrame], ...]] = get_args(AnyClientFrame)
 REF: Final = "r1"
 MESSAGE_ID: Final = MessageId("m_of_the_table")
 
+BUNDLE: Final = hashlib.sha256(b"{}").hexdigest()
+"""Of one that nobody left, unless a test has somebody leave it."""
+
 NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
     Hello: lambda name: Hello(ref=REF, subscriptions=(Subscription(conversation=name),)),
     Subscribe: lambda name: Subscribe(ref=REF, subscription=Subscription(conversation=name, cursor=Cursor(event=1))),
@@ -69,6 +74,7 @@ NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
     Refresh: lambda name: Refresh(ref=REF, conversation=name),
     Cancel: lambda name: Cancel(ref=REF, conversation=name),
     Ack: lambda name: Ack(ref=REF, conversation=name, event=1),
+    ReadBundle: lambda name: ReadBundle(ref=REF, conversation=name, bundle=BUNDLE),
     ReadHistory: lambda name: ReadHistory(ref=REF, conversation=name),
     ListConversations: lambda name: ListConversations(ref=REF, after=name),
     HibernateConversation: lambda name: HibernateConversation(ref=REF, path=name),

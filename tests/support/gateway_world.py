@@ -23,6 +23,7 @@ from torpor.records.journal import (
     JournalRecord,
     MessageReceived,
     ModelReplied,
+    SubagentFinished,
     TurnCancelled,
     TurnFinished,
     TurnPrepared,
@@ -155,7 +156,7 @@ def _up_to(records: Sequence[JournalRecord], *, size_bytes: int) -> Iterator[Jou
 
 
 class World:
-    """Implements ``Conversations``, ``Directory`` and ``Journals``; holds the ``LocalBus`` that goes with them."""
+    """Implements ``Conversations``, ``Directory``, ``Journals`` and ``Bundles``; holds the ``LocalBus`` beside them."""
 
     def __init__(self) -> None:
         self.bus = LocalBus()
@@ -172,6 +173,8 @@ class World:
         self.next_epoch = 1
         self.forked: list[ForkConversation] = []
         self.posted: list[tuple[ConversationKey, Command]] = []
+        self.bundles: dict[str, bytes] = {}
+        """By handle, whoever's they are."""
         self.receipts: dict[tuple[ConversationKey, MessageId], Receipt] = {}
         self.before_read: Callable[[], Awaitable[None]] = _at_once
         """Awaited inside every read, before it looks."""
@@ -319,6 +322,14 @@ class World:
     async def epoch(self) -> int:
         await self.before_read()
         return self.next_epoch
+
+    async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
+        await self.before_read()
+        return any(isinstance(record, SubagentFinished) and record.bundle == handle for record in self.journals[key])
+
+    async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
+        await self.before_read()
+        return self.bundles.get(handle)
 
     async def events_after(
         self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None

@@ -43,6 +43,7 @@ from torpor.records.frames import (
     ListJobs,
     ListTurns,
     QuarantineConversation,
+    ReadBundle,
     ReadHistory,
     ReadNumbers,
     Refresh,
@@ -318,6 +319,14 @@ class TorporClient:
         conversation began, or where they are long."""
         frame = ReadHistory(ref=self._ids.new_id(), conversation=conversation, before=before, limit=limit)
         return (await self._ask(frame, Result)).rows
+
+    async def bundle(self, conversation: str, bundle: str) -> Any:
+        """What a sub-agent of the conversation left, which the event ``subagent.finished`` names: decoded JSON.
+
+        Raises: RequestRefused: with ``unknown_conversation`` no sub-agent of this conversation left it.
+        """
+        frame = ReadBundle(ref=self._ids.new_id(), conversation=conversation, bundle=bundle)
+        return (await self._ask(frame, Result)).rows[0]["content"]
 
     async def inspect(self, path: str, *, seq: int = 0) -> tuple[Row, ...]:
         """For operators: the records of a journal after ``seq``, as they stand there."""

@@ -3,10 +3,14 @@
 Operators name those of others by path.
 """
 
+import re
+from typing import Final
+
 import msgspec
+import structlog
 
 from torpor.conversation.title import titled
-from torpor.errors import BadFrame, UnknownConversation
+from torpor.errors import BadFrame, TooLong, UnknownConversation
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk
 from torpor.gateway.wire import key_named
@@ -17,10 +21,25 @@ from torpor.records.commands import (
     RenameConversation,
     RetractMessage,
 )
-from torpor.records.frames import Archive, Create, Delete, Done, Fork, Rename, Retract, ServerFrame, Unarchive
+from torpor.records.frames import (
+    Archive,
+    Create,
+    Delete,
+    Done,
+    Fork,
+    ReadBundle,
+    Rename,
+    Result,
+    Retract,
+    ServerFrame,
+    Unarchive,
+)
 from torpor.records.ids import CONVERSATION_ID
 from torpor.supervisor.contract import Reply
 from torpor.supervisor.forking import ForkConversation
+
+_HANDLE: Final = re.compile(r"[0-9a-f]{64}")
+_log = structlog.get_logger()
 
 
 def create(desk: Desk, frame: Create, by: Principal) -> None:
@@ -82,6 +101,27 @@ def delete(desk: Desk, frame: Delete, by: Principal) -> None:
     # Begun before the next frame is looked at, unless there is no place for the answer, which is waited for later.
     desk.request(frame, deleted)
     begun = desk.ports.directory.begin_delete(key, principal=by.subject)
+
+
+def bundle(desk: Desk, frame: ReadBundle, by: Principal) -> None:
+    """Of its owner's blobs only what a sub-agent of this very conversation left."""
+    key = key_named(frame.conversation, by=by)
+    if not _HANDLE.fullmatch(frame.bundle):
+        raise BadFrame("bundle is not a handle, expected 64 hexadecimal digits")
+
+    async def found() -> Result:
+        ports, most = desk.ports, desk.options.result_bytes_max
+        is_named = await ports.journals.names_bundle(key, frame.bundle)
+        content = await ports.bundles.get(key, frame.bundle) if is_named else None
+        if content is None:
+            if is_named:  # deleted in between, or damaged
+                _log.warning("gateway.bundle_missing", conversation=key.path, bundle=frame.bundle)
+            raise UnknownConversation(frame.conversation)
+        if len(content) > most:
+            raise TooLong("bundle", size_bytes=len(content), max_bytes=most)
+        return Result(ref=frame.ref, rows=({"bundle": frame.bundle, "content": msgspec.json.decode(content)},))
+
+    desk.request_rows(frame, found)
 
 
 def _post(desk: Desk, frame: Create | Rename | Archive | Unarchive | Retract, by: Principal, command: Command) -> None:

@@ -25,6 +25,9 @@ class PacedJournals:
     async def epoch(self) -> int:
         return await self._journals.epoch()
 
+    async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
+        return await self._journals.names_bundle(key, handle)
+
     async def events_after(
         self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
     ) -> tuple[JournalRecord, ...]:

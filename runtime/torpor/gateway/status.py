@@ -28,6 +28,16 @@ class Journals(Protocol):
         self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
     ) -> tuple[JournalRecord, ...]: ...
 
+    async def names_bundle(self, key: ConversationKey, handle: str) -> bool: ...
+
+
+class Bundles(Protocol):
+    """The read of ``store.contract.Blobs``."""
+
+    async def get(
+        self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None
+    ) -> bytes | None: ...
+
 
 class Jobs(Protocol):
     """What operators may do with jobs; implemented by ``jobs.operated.OperatedJobs``."""

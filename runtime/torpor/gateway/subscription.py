@@ -36,7 +36,7 @@ from torpor.gateway.event_text import EncodedEvent, EventTexts, public
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.pages import PAGE_BYTES, newest
-from torpor.gateway.status import Jobs, Journals, Operated, run_status
+from torpor.gateway.status import Bundles, Jobs, Journals, Operated, run_status
 from torpor.records.blocks import UNREADABLE
 from torpor.records.events import AnyEvent, Delta, Progress
 from torpor.records.frames import (
@@ -103,6 +103,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     directory: Directory
     forks: Forks
     journals: Journals
+    bundles: Bundles
     bus: Bus
     jobs: Jobs
     server: Operated

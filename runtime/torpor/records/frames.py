@@ -160,6 +160,15 @@ class ReadHistory(ClientFrame, frozen=True, tag="history"):
     limit: int = 100
 
 
+class ReadBundle(ClientFrame, frozen=True, tag="bundle"):
+    """What a sub-agent of the conversation left, for who shows it. Answered by ``result``, one row: ``bundle``, and
+    ``content``, which is JSON."""
+
+    conversation: str
+    bundle: str
+    """As the event ``subagent.finished`` names it."""
+
+
 class ListConversations(ClientFrame, frozen=True, tag="list"):
     """One's own conversations; with the operator scope those of everybody. Answered by ``result``."""
 
@@ -279,6 +288,7 @@ AnyClientFrame: TypeAlias = (
     | Cancel
     | Ack
     | ReadHistory
+    | ReadBundle
     | ListConversations
     | HibernateConversation
     | ThawConversation

@@ -115,6 +115,11 @@ def handles_in(records: Iterable[JournalRecord]) -> list[str]:
     return handles
 
 
+def bundles_in(records: Iterable[JournalRecord]) -> list[str]:
+    """Those of them that sub-agents left."""
+    return [record.bundle for record in records if isinstance(record, SubagentFinished) and record.bundle]
+
+
 def encode_records(records: Sequence[JournalRecord]) -> bytes:
     """A JSON array, UTF-8."""
     return _ENCODER.encode(records)

@@ -279,6 +279,10 @@ class Store(Protocol):
         sub-agent, also not the conversation that it works for."""
         ...
 
+    async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
+        """Whether a record of this conversation says that a sub-agent left the bundle ``handle``; a point read."""
+        ...
+
     async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         """Take everything out that is stored under the lease's key: journal, snapshot, receipts, jobs, timers, its row.
 

@@ -180,6 +180,10 @@ class InMemoryStore(Writes):
         elsewhere = {handle for held in others for handle in held.handles}
         return tuple(sorted({handle for each in its_own for handle in conversations[each].handles} - elsewhere))
 
+    async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return key in self._data.conversations and handle in self._data.conversations[key].bundles
+
     async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         request = Erase(key=lease.key, fence=lease.fence, cause=cause.value, at_us=at_us)
         return await ask_erased(self._writer, request)

@@ -13,7 +13,7 @@ import msgspec
 from torpor.errors import DuplicateMessage, Fenced, InvariantBroken, LeaseHeld, TorporError, WrongSequence
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationCreated
-from torpor.store.codec import StoredBatch, encode_receipt, encode_records, handles_in, shown_by
+from torpor.store.codec import StoredBatch, bundles_in, encode_receipt, encode_records, handles_in, shown_by
 from torpor.store.contract import Erased, Head, Lease, Snapshot, Timer, Tombstone
 from torpor.store.memory_jobs import MemoryJobs
 from torpor.store.requests import (
@@ -47,6 +47,7 @@ class Held:
     __slots__ = (
         "agent",
         "batches",
+        "bundles",
         "created_us",
         "due_us",
         "epoch",
@@ -77,6 +78,8 @@ class Held:
         self.snapshot: Snapshot | None = None
         self.receipts: dict[MessageId, bytes] = {}
         self.handles: set[str] = set()
+        self.bundles: set[str] = set()
+        """Those of them that sub-agents left."""
         self.epoch = 1
         self.timers: dict[str, Timer] = {}
         self.due_us: int | None = None
@@ -189,6 +192,7 @@ class MemoryCore:
             held.created_us = first.at_us
             held.epoch = self._data.epoch
         held.handles.update(handles_in(request.records))
+        held.bundles.update(bundles_in(request.records))
         if isinstance(first, ConversationCreated):
             held.agent = first.agent
         shown = shown_by(request.records)

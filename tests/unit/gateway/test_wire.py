@@ -19,7 +19,7 @@ def test_a_frame_is_decoded_and_unknown_fields_are_ignored() -> None:
         ("not json", "malformed"),
         ("[]", "Expected `object`, got `array`"),
         ("{}", "missing required field `frame`"),
-        ('{"frame":"dance"}', "Invalid value 'dance', expected one of 'ack', 'archive', 'cancel', "),
+        ('{"frame":"dance"}', "Invalid value 'dance', expected one of 'ack', 'archive', 'bundle', 'cancel', "),
         ('{"frame":5}', "Expected `str`"),
         ('{"frame":"welcome","principal":"a","tenant":"b","owner":"c","scopes":[]}', "Invalid value 'welcome'"),
         ('{"frame":"send","conversation":"c1"}', "missing required field `message_id`"),

@@ -11,6 +11,7 @@ from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, Too
 from torpor.store.codec import (
     BatchNumbers,
     StoredBatch,
+    bundles_in,
     decode_receipt,
     encode_receipt,
     encode_records,
@@ -53,6 +54,7 @@ def test_blobs_are_named_by_results_that_were_too_long_and_by_what_sub_agents_fo
     result = ToolFinished(call_id=call, name="dig", outcome=Outcome.SUCCEEDED, block=block)
     found = SubagentFinished(call_id=call, name="digger", child="a-1", outcome=Outcome.SUCCEEDED)
     long = msgspec.structs.replace(result, handle="h")
+    assert bundles_in([long, found, msgspec.structs.replace(found, bundle="b"), *ALL]) == ["b"]
     assert handles_in([result, long, found, msgspec.structs.replace(found, bundle="b"), *ALL]) == ["h", "b"]
 
 

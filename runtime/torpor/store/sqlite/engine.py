@@ -211,6 +211,10 @@ class SqliteStore(Writes):
         await anyio.lowlevel.checkpoint()
         return self._reader.handles_of(key)
 
+    async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.names_bundle(key, handle)
+
     async def erase(self, lease: Lease, *, cause: Cause = Cause.DELETED, at_us: int = 0) -> Erased:
         request = Erase(key=lease.key, fence=lease.fence, cause=cause.value, at_us=at_us)
         erased = await ask_erased(self._writer, request)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.records.journal import ConversationCreated
-from torpor.store.codec import checksum_of, encode_receipt, encode_records, handles_in, shown_by
+from torpor.records.journal import ConversationCreated, JournalRecord
+from torpor.store.codec import bundles_in, checksum_of, encode_receipt, encode_records, handles_in, shown_by
 from torpor.store.requests import Append
 
 _COLUMNS: Final = (
@@ -83,9 +83,10 @@ CREATE TEMP TRIGGER on_append INSTEAD OF INSERT ON incoming BEGIN
             state = 'waiting', boot = 0, attempts = 0, error = '', token = token + 1;
     DELETE FROM titles
         WHERE new.title IS NOT NULL AND number = (SELECT number FROM journal WHERE position = last_insert_rowid());
-    INSERT OR IGNORE INTO handles
-        SELECT number, value FROM json_each(new.handles), journal
-        WHERE new.handles IS NOT NULL AND position = last_insert_rowid();
+    INSERT INTO handles (number, handle, is_bundle)
+        SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(new.handles), journal
+        WHERE new.handles IS NOT NULL AND position = last_insert_rowid()
+        ON CONFLICT (number, handle) DO UPDATE SET is_bundle = max(is_bundle, excluded.is_bundle);
     INSERT OR REPLACE INTO timers
         SELECT number, json_extract(value, '$[0]'), json_extract(value, '$[1]')
         FROM json_each(new.timers), journal
@@ -151,10 +152,16 @@ def row_of(request: Append) -> tuple[Any, ...]:
         encoded,
         checksum_of(key, encoded, first_seq=numbers.expected_seq + 1),
         _rows([(message_id, encode_receipt(receipt).decode()) for message_id, receipt in request.dedupe.items()]),
-        _rows(handles_in(records)),
+        _rows(_handles(records)),
         _rows([(job.id, job.kind, job.due_us, bytes(job.payload).decode()) for job in request.jobs]),
         _rows([(timer.id, timer.due_us) for timer in request.timers]),
     )
+
+
+def _handles(records: Sequence[JournalRecord]) -> list[Any]:
+    """Blobs that they name, each with whether it is a sub-agent's bundle."""
+    bundles = bundles_in(records)
+    return [(handle, int(handle in bundles)) for handle in handles_in(records)]
 
 
 def _rows(values: list[Any]) -> str | None:

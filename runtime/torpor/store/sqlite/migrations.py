@@ -182,6 +182,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             WHERE instr(conversation, '/') = 0""",
         "CREATE INDEX conversations_children ON conversations (updated_us) WHERE instr(conversation, '/') > 0",
     ),
+    ("ALTER TABLE handles ADD COLUMN is_bundle INTEGER NOT NULL DEFAULT 0",),
 )
 """Position n leads from version n to n + 1. Entries are only ever added."""
 

@@ -74,6 +74,9 @@ SELECT DISTINCT handle FROM handles AS mine WHERE number IN own AND NOT EXISTS (
     SELECT 1 FROM handles AS others JOIN conversations AS o USING (number)
         WHERE others.handle = mine.handle AND others.number NOT IN own AND o.tenant = :tenant AND o.owner = :owner
 ) ORDER BY handle"""
+_NAMES_BUNDLE: Final = """
+SELECT 1 FROM handles JOIN conversations USING (number)
+    WHERE tenant = ? AND owner = ? AND conversation = ? AND handle = ? AND is_bundle = 1"""
 _COUNT: Final = """
 SELECT count(*) FROM (
     SELECT 1 FROM conversations WHERE tenant = ? AND owner = ? AND instr(conversation, '/') = 0 LIMIT ?
@@ -238,6 +241,10 @@ class SqliteReader:
     def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
         with reading(self._path, key):
             return tuple(handle for (handle,) in self._db.execute(_HANDLES, msgspec.structs.asdict(key)))
+
+    def names_bundle(self, key: ConversationKey, handle: str) -> bool:
+        with reading(self._path, key):
+            return self._db.execute(_NAMES_BUNDLE, (*_names(key), handle)).fetchone() is not None
 
     def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         with reading(self._path):
