@@ -449,7 +449,7 @@ class Interpreter:
                 turn,
                 answer,
                 key=self._key,
-                was_shown=sink.has_shown,
+                was_shown=sink.has_shown and not self._key.is_child,  # nobody sees what a sub-agent says
                 fallback=agent.fallback,
                 can_shrink=isinstance(answer, ContextTooLong) and can_shrink(state, self._folding(state).options),
                 options=self._retry,
