@@ -286,8 +286,13 @@ def kinds(events: Iterable[AnyEvent]) -> list[str]:
 
 
 @asynccontextmanager
-async def living(home: Home, *plays: Play, model: Model | None = None, spans: object = None) -> AsyncIterator[House]:
-    """A server for ``home`` and a client of its developer; every request that the model got must have been valid."""
+async def living(
+    home: Home, *plays: Play, model: Model | None = None, spans: object = None, is_asking: bool = False
+) -> AsyncIterator[House]:
+    """A server for ``home`` and a client of its developer; every request that the model got must have been valid.
+
+    Args: is_asking: the hosts that the home names, and not ``model``.
+    """
     model = model or Model()
     model.then(*plays)
     settings = read_settings(home.path, {})
@@ -301,7 +306,7 @@ async def living(home: Home, *plays: Play, model: Model | None = None, spans: ob
                 data=home.path / "data",
                 host="127.0.0.1",
                 port=0,
-                wrapping=Wrapping(model=lambda _: model, spans=spans),
+                wrapping=Wrapping(model=lambda host: host if is_asking else model, spans=spans),
             ) as server,
             TorporClient(server.url, server.development_token) as client,
         ):
