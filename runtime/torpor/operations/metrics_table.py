@@ -131,6 +131,16 @@ COMPACTION_PAUSES: Final = _counter(
     "torpor_compaction_pauses_total", "Times that a summariser is left alone for a while, after failures in a row."
 )
 LIVE_CONTEXTS: Final = _counter("torpor_live_contexts_total", "Live contexts, by `replaced` or by why not.", "outcome")
+SUBAGENTS_FINISHED: Final = _counter(
+    "torpor_subagents_finished_total", "Sub-agents that ended, by `answered` or by why not.", "subagent", "code"
+)
+SUBAGENT_TOKENS: Final = _counter(
+    "torpor_subagents_tokens_total",
+    "Tokens of those that worked for a conversation itself, with those below them, by kind as for models; they are "
+    "among those of the models.",
+    "subagent",
+    "kind",
+)
 COMMITS: Final = _counter("torpor_commits_total", "Appends, by `committed` or an error's code.", "outcome")
 COMMIT_RECORDS: Final = _counter("torpor_commit_records_total", "Records in those that were committed.")
 COMMIT_SECONDS: Final = _histogram(
@@ -157,6 +167,8 @@ OBSERVED: Final = (
     COMPACTIONS,
     COMPACTION_PAUSES,
     LIVE_CONTEXTS,
+    SUBAGENTS_FINISHED,
+    SUBAGENT_TOKENS,
     COMMITS,
     COMMIT_RECORDS,
     COMMIT_SECONDS,
@@ -297,6 +309,10 @@ ROOMS: Final[Mapping[str, Room]] = {
             "hibernations": Number(Kind.COUNTER, "Actors put to sleep, by why.", ("reason",)),
             "refused": Number(Kind.COUNTER, "Commands for which no actor was started, by why.", ("reason",)),
         },
+    ),
+    "subagents": Room(
+        struct="operations.metrics_subagents.SubagentStatistics",
+        numbers={"at_work": Number(Kind.GAUGE, "Sub-agents that are at work.")},
     ),
     "watchdog": Room(
         struct="watchdog.statistics.WatchdogStatistics",

@@ -1,7 +1,8 @@
 """Counts what turns come to, from the records that became durable.
 
-Above: the actors, which tell of every commit. A turn's length is taken from its own records, and only of turns whose
-beginning this process saw: one that a restart cut in two is counted, and its length is not guessed at.
+Above: the actors, which tell of every commit. Of what sub-agents commit, their tool calls and folds count; the rest is
+no conversation's, and ``metrics_subagents`` counts their ends. A turn's length is taken from its own records, and only
+of turns whose beginning this process saw: one that a restart cut in two is counted, and its length is not guessed at.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from torpor.conversation.steps import Step
 from torpor.operations import metrics_table as table
 from torpor.operations.metrics import Metrics
 from torpor.operations.metrics_ports import KnownTools
+from torpor.operations.metrics_subagents import SubagentNumbers
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     CompactionFailed,
@@ -22,6 +24,8 @@ from torpor.records.journal import (
     LiveContextFailed,
     LiveContextReplaced,
     MessageReceived,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
@@ -63,6 +67,7 @@ class TurnNumbers:
         self._compactions = metrics.tally(table.COMPACTIONS)
         self._pauses = metrics.tally(table.COMPACTION_PAUSES)
         self._live_contexts = metrics.tally(table.LIVE_CONTEXTS)
+        self._subagents = SubagentNumbers(metrics, tools=tools)
         self._events = 0
         metrics.report("events", self.events)
 
@@ -74,14 +79,15 @@ class TurnNumbers:
         return _UNWATCHED
 
     def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
-        self._events += len(records)
+        self._events += len(records) if not key.is_child else 0
         for record in records:
+            if not key.is_child:
+                self._count_turn(key, record, agent=agent)
             match record:
-                case MessageReceived():
-                    self._messages.add(agent)
-                case TurnPrepared():
-                    self._started.add(agent)
-                    self._began_us[key] = record.at_us
+                case SubagentStarted():
+                    self._subagents.started(key, record)
+                case SubagentFinished():
+                    self._subagents.finished(key, record)
                 case ToolFinished():
                     self._tool_calls.add(self._tools.label(record.name), record.outcome.value)
                 case ContextReplaced():
@@ -94,13 +100,24 @@ class TurnNumbers:
                     self._live_contexts.add("replaced")
                 case LiveContextFailed():
                     self._live_contexts.add(record.code)
-                case TurnFinished() | TurnCancelled() | TurnFailed() | TurnRefused():
-                    self._end(key, record, agent=agent)
                 case _:
                     pass
 
     def interrupted(self, key: ConversationKey) -> None:
         self._began_us.pop(key, None)
+        self._subagents.interrupted(key)
+
+    def _count_turn(self, key: ConversationKey, record: JournalRecord, *, agent: str) -> None:
+        match record:
+            case MessageReceived():
+                self._messages.add(agent)
+            case TurnPrepared():
+                self._started.add(agent)
+                self._began_us[key] = record.at_us
+            case TurnFinished() | TurnCancelled() | TurnFailed() | TurnRefused():
+                self._end(key, record, agent=agent)
+            case _:
+                pass
 
     def _end(self, key: ConversationKey, record: JournalRecord, *, agent: str) -> None:
         self._ended.add(agent, OUTCOMES[type(record)])

@@ -6,6 +6,7 @@
     │  └─ commit                         one append, until it is durable
     └─ run_tools
        └─ execute_tool find_slots      after a restart probe_tool, which asks what became of a call
+          └─ invoke_agent scout        a turn of the sub-agent that works for it, with all of the above
 
 Names and attributes are those of OpenTelemetry's conventions for generative AI; what those do not know begins with
 ``torpor.``. No span holds content: no text, no arguments, no results, no words of an exception. A client sends no trace
@@ -166,8 +167,10 @@ class TracedTurns:
             about["torpor.messages"] = step.messages
         else:
             about["torpor.turn.resumed"] = True
-        # With no parent: whatever is current in the task that runs it has nothing to do with it.
-        span = self._tracer.start_span(f"invoke_agent {agent}", otel_context.Context(), attributes=about)
+        # A sub-agent works within a tool call, which is current. What is current in the task of any other turn has
+        # nothing to do with it.
+        within = None if key.is_child else otel_context.Context()
+        span = self._tracer.start_span(f"invoke_agent {agent}", within, attributes=about)
         self._turns.put(key, step.turn, span)
         return span
 

@@ -80,6 +80,30 @@ async def test_turn_holds_its_steps_and_they_hold_calls_and_commits(home: Home) 
     assert all((span.end_time or 0) <= (turn.end_time or 0) for span in forest.spans)
 
 
+async def test_turn_of_a_sub_agent_stands_below_the_call_that_it_works_for(home: Home) -> None:
+    scout = 'name = "scout"\ndescription = "Looks."\nsystem = "You look."\n'
+    (home.path / "config" / "subagents").mkdir()
+    (home.path / "config" / "subagents" / "scout.toml").write_text(scout)
+    home.agent(subagents=["scout"])
+    exporter = InMemorySpanExporter()
+    found = replies(text_block("It is there."))
+    async with living(home, calls(use("scout", "a", task="Look.")), found, DONE, spans=exporter) as house:
+        await house.ask("Where is it?")
+    forest = Forest(exporter.get_finished_spans())
+
+    assert [span.name for span in forest.roots()] == ["invoke_agent clerk"]
+    assert forest.tree(forest.of("execute_tool scout")[0]) == (
+        "execute_tool scout",
+        [
+            (
+                "invoke_agent scout",
+                [("prepare_turn", []), ("call_model", [("chat scripted", [])]), ("finish_turn", [])],
+            )
+        ],
+    )
+    assert told(forest.of("invoke_agent scout")[0])["torpor.turn.outcome"] == "finished"
+
+
 async def test_spans_speak_the_conventions_for_generative_ai(home: Home) -> None:
     exporter = InMemorySpanExporter()
     async with living(home, calls(use("file_it", "a")), DONE, spans=exporter) as house:

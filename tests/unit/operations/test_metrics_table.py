@@ -13,7 +13,7 @@ NOT_REPORTED = {
     "client.torpor_client.ClientStatistics": "of a client, which is another process",
     "toolhost.places.PlacesStatistics": "holds two that are reported each by itself",
 }
-LABELS = {"agent", "code", "host", "how", "kind", "model", "outcome", "reason", "room", "state", "tool"}
+LABELS = {"agent", "code", "host", "how", "kind", "model", "outcome", "reason", "room", "state", "subagent", "tool"}
 """What numbers are told apart by: things that a home or the code names, never people or what they say."""
 
 

@@ -113,6 +113,20 @@ async def test_work_beside_turns_is_counted_by_how_it_ended() -> None:
     assert told.by("torpor_live_contexts_total", "outcome") == {("replaced",): 1, ("model_overloaded",): 1}
 
 
+async def test_turns_of_sub_agents_are_no_turns_of_conversations_but_their_tool_calls_count() -> None:
+    book = Book()
+    child = KEY.child("x")
+    finished = ToolFinished(turn=1, call_id=CallId("a"), name="file_it", outcome=Outcome.SUCCEEDED, block=NOTE)
+    message = MessageReceived(message_id=MessageId("m1"), principal="ann", blocks=(NOTE,))
+    book.commit(message, BEGUN, finished, TurnFinished(at_us=3_500_000, turn=1), key=child)
+    told = await book.numbers()
+
+    for name in ("torpor_messages_total", "torpor_turns_started_total", "torpor_turns_ended_total"):
+        assert told.by(name, "agent") == {}
+    assert told.value("torpor_events_committed_total") == 0
+    assert told.by("torpor_tool_calls_total", "tool", "outcome") == {("file_it", "succeeded"): 1}
+
+
 def test_steps_are_not_held_up() -> None:
     with Book().turns.step(KEY, Rest(), agent="clerk") as nothing:
         assert nothing is None
