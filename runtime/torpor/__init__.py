@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from torpor.client.torpor_client import TorporClient
     from torpor.errors import ToolFailed, ToolRefused
-    from torpor.toolhost.contract import ToolContext
+    from torpor.toolhost.contract import Finding, ToolContext
     from torpor.toolhost.declare import NeverHappened, tool
 
-__all__ = ["NeverHappened", "ToolContext", "ToolFailed", "ToolRefused", "TorporClient", "tool"]
+__all__ = ["Finding", "NeverHappened", "ToolContext", "ToolFailed", "ToolRefused", "TorporClient", "tool"]
 
 _OWNERS: Final = {
+    "Finding": "torpor.toolhost.contract",
     "NeverHappened": "torpor.toolhost.declare",
     "ToolContext": "torpor.toolhost.contract",
     "ToolFailed": "torpor.errors",

@@ -35,14 +35,17 @@ class Owed(NamedTuple):
 
 
 def _research(home: Path) -> Owed:
-    return Owed(Research(), research_tools(EvidenceIndex(read_evidence(home))))
+    """What is searched may be the home's own, by tools of its own."""
+    evidence = read_evidence(home)
+    tools = research_tools(EvidenceIndex(evidence))
+    return Owed(Research(), tuple(tool for tool in tools if evidence or tool.name != SEARCH_EVIDENCE))
 
 
 def _plan(home: Path) -> Owed:
     """Evidence is for a plan to name; whoever makes one selects nothing of it beforehand."""
-    catalogue = load_catalogue(home)
-    evidence = read_evidence(home)
-    search = [tool for tool in research_tools(EvidenceIndex(evidence)) if evidence and tool.name == SEARCH_EVIDENCE]
+    catalogue, evidence = load_catalogue(home), read_evidence(home)
+    tools = research_tools(EvidenceIndex(evidence))
+    search = [tool for tool in tools if evidence and tool.name == SEARCH_EVIDENCE]
     return Owed(Plans(catalogue), (*intervention_tools(catalogue), *search))
 
 

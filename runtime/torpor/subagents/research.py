@@ -55,7 +55,7 @@ class Research:
             f"Select good sources with {SELECT_SOURCES} as soon as you find them: when your budget is over, only those"
             " that are selected count. End with a JSON object and nothing else:\n"
             '{"source_ids": ["..."], "planner_reflection": "..."}\n'
-            f"source_ids: ids that {SEARCH_EVIDENCE} showed, the best first, at most {self._sources_max}; an empty list"
+            f"source_ids: ids that searches showed, the best first, at most {self._sources_max}; an empty list"
             " when nothing fits. planner_reflection: one or two sentences on how you searched and what is missing."
             " Write no ids, titles or excerpts into it."
         )

@@ -10,6 +10,7 @@ from tests.unit.docs.test_tables import DOCS, table
 from torpor.conversation.budget import Profile
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.options import LocalOptions, ScriptedOptions
+from torpor.subagents.definition import SubagentDefinition
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import DEFAULT_PROMPT, SummariserOptions
 from torpor.turn.live_context import LiveModelOptions
@@ -22,6 +23,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "Profiles": Profile,
     "table summary": SummariserOptions,
     "table live_context": LiveModelOptions,
+    "Sub-agents": SubagentDefinition,
 }
 TOO_LONG = "the engine's"
 
