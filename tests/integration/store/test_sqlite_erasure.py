@@ -137,6 +137,24 @@ async def test_no_byte_of_what_was_said_is_left_in_the_files(tmp_path: Path, see
         assert list(audited.faults()) == []
 
 
+async def test_no_byte_of_what_its_sub_agents_wrote_is_left_either(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
+        hand, key = await one_of(store)
+        below = [key.child("a"), key.child("a").child("b"), key.child("c")]
+        for child in below:
+            hand.heads[child], hand.secrets[child] = (0, 0), []
+            for _ in range(5):
+                await hand._append(child)
+        alone = below.pop()
+        await hand.erase(alone)
+        assert list(found_in(tmp_path, hand.secrets[alone])) == []
+        assert [row.key for row in await store.children(key, limit=9)] == below
+        await hand.erase(key)
+        assert [list(found_in(tmp_path, hand.secrets[each])) for each in (key, *below)] == [[], [], []]
+    with open_to_audit(tmp_path) as audited:
+        assert list(audited.faults()) == []
+
+
 async def test_a_reader_from_outside_holds_up_the_log_only_while_it_reads(tmp_path: Path) -> None:
     async with open_sqlite_inline(tmp_path, options=OPTIONS) as store:
         hand = Hand(store, seed=1)

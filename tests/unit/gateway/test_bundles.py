@@ -16,11 +16,12 @@ from tests.support.gateway_table import REF
 from tests.support.gateway_world import World
 from tests.support.subagents import spawning, subagent
 from torpor.records.frames import ErrorFrame, ReadBundle, Result
-from torpor.records.ids import CallId, ConversationKey
+from torpor.records.ids import NO_MESSAGE, CallId, ConversationKey
 from torpor.records.journal import Outcome, SubagentFinished, SubagentStarted
 from torpor.subagents.findings import Findings
 from torpor.subagents.results import Accepted
 from torpor.subagents.text import Text
+from torpor.supervisor.forking import ForkConversation
 
 CONTENT = {"sources": [{"id": "e1", "title": "Sleep"}]}
 KEPT = msgspec.json.encode(CONTENT)
@@ -41,7 +42,9 @@ async def house_of_alice() -> AsyncIterator[Engine]:
     """A sub-agent left a bundle in ``c1`` and in ``deleted``, which is deleted, and none in ``c2``."""
     asks = [calls(use("scout", "a", task="look")), says("done")]
     scouts = {"scout": subagent("scout", *[says("found")] * 2, result=Kept())}
-    async with running_engine(*asks, *asks, says("hello"), tools=[spawning("scout")], subagents=scouts) as engine:
+    async with running_engine(
+        *asks, *asks, says("hello"), says("yes"), tools=[spawning("scout")], subagents=scouts
+    ) as engine:
         for name in ("deleted", "c1", "c2"):
             await engine.ask("hello", key=msgspec.structs.replace(KEY, conversation=name))
         await engine.directory.delete(msgspec.structs.replace(KEY, conversation="deleted"), principal="alice")
@@ -88,6 +91,16 @@ async def test_a_bundle_goes_with_its_conversation() -> None:
         await engine.directory.delete(KEY, principal="alice")
         assert await answer(engine, "c1") == expected
         assert await engine.blobs.get(KEY, BUNDLE) is None
+
+
+async def test_a_fork_has_the_bundles_of_what_it_copied_and_keeps_them() -> None:
+    async with house_of_alice() as engine:
+        await engine.ask("thanks", key=KEY)
+        into = msgspec.structs.replace(KEY, conversation="c3")
+        fork = ForkConversation(source=KEY, into=into, before=NO_MESSAGE, title="", principal="alice")
+        await engine.forks.fork(fork)
+        await engine.directory.delete(KEY, principal="alice")
+        assert msgspec.json.decode(await answer(engine, "c3"))["rows"][0]["content"] == CONTENT
 
 
 @pytest.mark.parametrize("bundle", ["", "abc", "A" * 64, "../" * 22, "0" * 63 + "\n", "0" * 65])

@@ -141,6 +141,36 @@ async def test_while_a_turn_runs_its_sub_agents_stay() -> None:
         assert (await engine.records_of(SubagentFinished))[0].outcome is Outcome.SUCCEEDED
 
 
+async def test_what_is_deleted_while_they_work_leaves_nothing_of_them() -> None:
+    gate = Gate()
+    plays = [calls(use("scout", "a", task="look"))]
+    scouts = {"scout": subagent("scout", waits(gate, says("found")), result=Kept())}
+    async with running_engine(*plays, tools=[spawning("scout")], subagents=scouts) as engine:
+        await engine.insist("where is it?")
+        await gate.reached.wait()
+        (child,) = await children(engine)
+        await engine.directory.delete(KEY, principal="ann")
+        gate.opened.set()
+        await anyio.wait_all_tasks_blocked()
+        for key in (KEY, child):
+            assert await engine.store.describe(key) is None
+        assert await engine.blobs.stored(KEY) == ()
+
+
+async def test_whoever_is_forgotten_leaves_nothing_of_them() -> None:
+    plays = [calls(use("scout", "a", task="look")), says("done")]
+    async with running_engine(*plays, tools=[spawning("scout")], subagents=scout()) as engine:
+        await spawn(engine)
+        (child,) = await children(engine)
+        await keep_result(engine, child, b"of its own")
+        survey = await engine.directory.survey(tenant=KEY.tenant, owner=KEY.owner)
+        assert (survey.conversations, survey.blobs) == (1, 2)
+        forgotten = await engine.directory.forget(tenant=KEY.tenant, owner=KEY.owner, limit=9, principal="ann")
+        assert (forgotten.conversations, forgotten.blobs, forgotten.left) == (1, 2, 0)
+        assert await engine.store.describe(child) is None
+        assert await engine.blobs.stored(KEY) == ()
+
+
 async def test_a_quarantined_conversation_keeps_them_for_the_operator() -> None:
     plays = [calls(use("scout", "a", task="look")), says("done")]
     async with running_engine(*plays, tools=[spawning("scout")], subagents=scout()) as engine:
