@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, W
 from websockets.typing import Subprotocol
 
 from torpor.client.core import ClientCore, ResendLater
-from torpor.client.failures import NoToken, ServerRefused
+from torpor.client.failures import NoToken, OtherPerson, ServerRefused
 from torpor.client.options import ClientOptions
 from torpor.clock import Clock
 from torpor.errors import ClientError, TokenExpired, Unauthenticated
@@ -92,12 +92,14 @@ class Connection:
             await anyio.sleep(wait_s(failures, options=self._options, chance=self._jitter()))
         return final
 
-    async def _renewed(self) -> NoToken | None:
+    async def _renewed(self) -> NoToken | OtherPerson | None:
         """Have the source give a token; the error when it does not."""
         assert self._token_source is not None
         try:
             with anyio.fail_after(self._options.token_deadline_s):
                 self._core.renew(await self._token_source())
+        except OtherPerson as exc:
+            return exc
         except Exception as exc:  # noqa: BLE001 - whatever our user's own function raises is why there is no token
             return NoToken(exc)
         return None
@@ -164,7 +166,7 @@ class Connection:
                     self._on_change(self._core.welcome)
                 if self._core.outgoing:
                     self.wake()
-        except Unauthenticated as exc:
+        except (Unauthenticated, ServerRefused) as exc:
             return exc
         except ConnectionClosed:
             _log.debug("client.connection_lost code=%s", socket.close_code)

@@ -6,17 +6,21 @@ Above: ``TorporClient``, which moves text between this and a socket. Nothing her
 A message is told again under its own id until it is answered, so it is one message however often that happens. What
 may be repeated without harm is repeated likewise; a cancel is not, since it could meet another turn, nor a drain, since
 it could meet the next server.
+
+The server closes a connection on which a frame is too long, and would close the next one likewise: ``welcome`` says how
+long a frame may be, a longer request is refused here, and a long one waits for that word.
 """
 
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from torpor.client.bearer import Bearer
 from torpor.client.failures import ConnectionLost, RequestRefused
 from torpor.client.follow import Follow, Sink
 from torpor.client.wire import IncomingEvent, IncomingReload, decode, encode
-from torpor.errors import TokenExpired, TooManyFrames, TooManySubscriptions, Unauthenticated
+from torpor.errors import TokenExpired, TooLong, TooManyFrames, TooManySubscriptions, Unauthenticated
 from torpor.records.frames import (
     Accepted,
     Cancel,
@@ -38,6 +42,11 @@ from torpor.records.frames import (
 )
 
 Answer = Accepted | Done | Result
+
+_LONG_BYTES: Final = 16_384
+"""A frame beyond it is not said before ``welcome``."""
+_FRAME_BYTES_MAX: Final = 1_048_576
+"""What a server that does not say it takes unless it is told otherwise."""
 
 
 class Asker(Protocol):
@@ -78,7 +87,11 @@ class ClientCore:
         """Of the connection that is open; None without one."""
         self.unreadable = 0
         """Frames that this client does not know."""
-        self._token = token
+        self._bearer = Bearer(token)
+        self._frame_bytes_max = 0
+        """As the last ``welcome`` said; 0 before the first."""
+        self._is_held = False
+        """Whether requests wait for ``welcome``."""
         self._is_connected = False
         self._pending: dict[str, _Pending] = {}
         self._follows: dict[str, Follow] = {}
@@ -86,12 +99,16 @@ class ClientCore:
     # What the user of the client does.
 
     def renew(self, token: str) -> None:
-        """Go on as the same person with a newer token, told to the connection that is open, if one is."""
-        self._token = token
-        self._put(Hello(token=token))
+        """Go on as the same person with a newer token, told to the connection that is open, if one is.
+
+        Raises: OtherPerson: it is somebody else's, and not used.
+        """
+        self._bearer.renew(token)
+        self._put_renewal()
 
     def ask(self, frame: ClientFrame, asker: Asker) -> None:
-        """Send a request with a ``ref`` of its own, now or with the next connection, and settle ``asker`` once."""
+        """Send a request with a ``ref`` of its own, now or with the next connection, and settle ``asker`` once; at once
+        where the server would not take so long a frame."""
         pending = self._pending[frame.ref] = _Pending(frame, asker)
         self._tell(pending)
 
@@ -101,7 +118,9 @@ class ClientCore:
 
     def resend(self, later: ResendLater) -> None:
         """Say it once more, unless it has been answered or nobody wants it any more."""
-        if (pending := self._pending.get(later.ref)) is not None:
+        if self._bearer.is_renewing(later.ref):
+            self._put_renewal()
+        elif (pending := self._pending.get(later.ref)) is not None:
             self._tell(pending)
         elif (follow := self._follows.get(later.conversation)) is not None:
             self._subscribe(follow)
@@ -143,8 +162,10 @@ class ClientCore:
         self._is_connected = True
         self.outgoing.clear()
         subscriptions = tuple(follow.ask() for follow in self._follows.values() if not follow.is_behind)
-        self._put(Hello(token=self._token, subscriptions=subscriptions))
-        for pending in self._pending.values():
+        self._is_held = self._bearer.is_doubtful
+        self._put(Hello(token=self._bearer.connected(), subscriptions=subscriptions))
+        for pending in tuple(self._pending.values()):
+            pending.told = False
             self._tell(pending)
 
     def disconnected(self) -> None:
@@ -159,13 +180,13 @@ class ClientCore:
 
     def received(self, text: str | bytes) -> ResendLater | None:
         """Take a frame of the server. Raises: Unauthenticated: it does not know the token, and never will.
-        TokenExpired: it did."""
+        TokenExpired: it did. ServerRefused: it takes us for somebody else than before."""
         frame = decode(text)
         match frame:
             case None:
                 self.unreadable += 1
             case Welcome():
-                self.welcome = frame
+                self._on_welcome(frame)
             case Accepted() | Done() | Result():
                 self._settle(frame.ref, frame)
             case ErrorFrame():
@@ -174,11 +195,25 @@ class ClientCore:
                 self._on_watched(frame)
         return None
 
+    def _on_welcome(self, frame: Welcome) -> None:
+        self._bearer.welcomed(frame)
+        self.welcome = frame
+        self._frame_bytes_max = frame.frame_bytes_max or _FRAME_BYTES_MAX
+        self._is_held = False
+        for pending in tuple(self._pending.values()):
+            if not pending.told:
+                self._tell(pending)
+
     def _on_error(self, frame: ErrorFrame) -> ResendLater | None:
         if frame.code == TokenExpired.code:
             raise TokenExpired
         if frame.code == Unauthenticated.code:
             raise Unauthenticated(frame.message)
+        if self._bearer.is_renewing(frame.ref):
+            if frame.retry_after_s is not None:
+                return ResendLater(ref=frame.ref, after_s=frame.retry_after_s, why=frame.message)
+            self._bearer.refused()  # the token said whose it is in no way that we read, and the server knows better
+            return None
         pending = self._pending.get(frame.ref)
         if pending is not None:
             was_not_looked_at = isinstance(pending.frame, Send) or frame.code == TooManyFrames.code
@@ -223,9 +258,20 @@ class ClientCore:
         self._put(Subscribe(subscription=follow.ask()))
 
     def _tell(self, pending: _Pending) -> None:
-        if self._is_connected:
-            pending.told = True
-            self._put(pending.frame)
+        """In the order in which they were asked: behind one that waits for ``welcome``, the others wait as well."""
+        text = encode(pending.frame)
+        size_bytes = len(text.encode())
+        if self._frame_bytes_max and size_bytes > self._frame_bytes_max:
+            error = TooLong("frame", size_bytes=size_bytes, max_bytes=self._frame_bytes_max)
+            self._settle(pending.frame.ref, RequestRefused(ErrorFrame(code=error.code, message=str(error))))
+        elif self._is_connected:
+            self._is_held = self._is_held or (self.welcome is None and size_bytes > _LONG_BYTES)
+            if not self._is_held:
+                pending.told = True
+                self.outgoing.append(text)
+
+    def _put_renewal(self) -> None:
+        self._put(Hello(ref=self._bearer.ref, token=self._bearer.token))
 
     def _put(self, frame: ClientFrame) -> None:
         if self._is_connected:

@@ -34,6 +34,15 @@ class ServerRefused(ClientError):
     code = "refused"
 
 
+class OtherPerson(ClientError):
+    """A newer token is not of the person that this client speaks for; the one before stays."""
+
+    code = "other_person"
+
+    def __init__(self, *, found: str, expected: str) -> None:
+        super().__init__(f"token is of {found}, expected one of {expected}; somebody else needs a client of their own")
+
+
 class NoToken(ClientError):
     """The function that gives this client its tokens gave none; its own error is the cause."""
 

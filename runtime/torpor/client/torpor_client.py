@@ -84,8 +84,8 @@ class TorporClient:
     with anyio's scopes. It gives up when the server refuses the token or the address is no Torpor; then everything that
     waits raises that error.
 
-    Raises, from every request: RequestRefused: the server's own answer. Unauthenticated, ServerRefused, NoToken: it
-    gave up.
+    Raises, from every request: RequestRefused: the server's own answer, or what it would answer to a frame that is too
+    long. Unauthenticated, ServerRefused, NoToken, OtherPerson: it gave up.
     """
 
     def __init__(
@@ -168,7 +168,10 @@ class TorporClient:
         return welcome
 
     def renew(self, token: str) -> None:
-        """Go on as the same person with a newer token, before the old one has expired. Nothing is interrupted."""
+        """Go on as the same person with a newer token, before the old one has expired. Nothing is interrupted.
+
+        Raises: OtherPerson: it is somebody else's; the one before stays, and nothing is said to the server.
+        """
         self._core.renew(token)
         self._connection.wake()
 

@@ -239,6 +239,7 @@ class Session:
                 owner=principal.owner,
                 scopes=principal.scopes,
                 expires_at_us=principal.expires_us or 0,
+                frame_bytes_max=self._options.frame_bytes_max,
                 ref=frame.ref,
             )
         )

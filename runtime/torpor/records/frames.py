@@ -319,6 +319,8 @@ class Welcome(ServerFrame, frozen=True, tag="welcome"):
     scopes: tuple[str, ...]
     expires_at_us: int = 0
     """When the token ends, UTC; 0 for one that does not."""
+    frame_bytes_max: int = 0
+    """The longest frame that the server takes; it closes a connection that sends a longer one."""
     ref: str = ""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.gateway_house import House, gateway_house
 from tests.support.gateway_line import token_for
-from torpor.client.failures import NoToken
+from torpor.client.failures import NoToken, OtherPerson
 from torpor.client.items import EventItem
 from torpor.client.options import ClientOptions
 from torpor.client.torpor_client import TorporClient
@@ -164,3 +164,28 @@ async def test_a_token_that_was_never_good_is_not_asked_for_again(house: House) 
             await client.connected()
     assert refusal.value.code == "unauthenticated"
     assert asked == 1
+
+
+async def test_a_token_of_somebody_else_is_refused_and_the_client_stays_who_it_was(house: House) -> None:
+    async with client_of(house, token_for("alice", clock=house.clock, lifetime_s=60)) as client:
+        await client.connected()
+        with pytest.raises(OtherPerson):
+            client.renew(token_for("bob", clock=house.clock))
+        client.renew(token_for("alice", clock=house.clock, lifetime_s=120))
+        house.clock.advance(100)
+        with anyio.fail_after(20):
+            await client.send("c1", "hello")
+
+        assert [key.owner for key, _ in house.world.posted] == ["alice"]
+
+
+async def test_whoever_gives_a_token_of_somebody_else_ends_the_client(house: House) -> None:
+    giver = Giver(house)
+    async with client_of(house, giver) as client:
+        await client.connected()
+        giver.subject = "bob"
+        house.clock.advance(66)
+        with anyio.fail_after(20), pytest.raises(OtherPerson):
+            await insisting(client)
+
+    assert {key.owner for key, _ in house.world.posted} <= {"alice"}

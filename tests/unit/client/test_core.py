@@ -1,5 +1,6 @@
 """What the client says to each connection, and to whom it gives the answers."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 
 from tests.support.bucket import Bucket
 from torpor.client.core import Answer, ClientCore, ResendLater
-from torpor.client.failures import ClientClosed, ConnectionLost, RequestRefused
+from torpor.client.failures import ClientClosed, ConnectionLost, OtherPerson, RequestRefused, ServerRefused
 from torpor.errors import TokenExpired, Unauthenticated
 from torpor.records.events import TurnFinishedEvent
 from torpor.records.frames import (
@@ -306,6 +307,131 @@ def test_a_token_that_the_server_refuses_is_final(core: ClientCore) -> None:
     core.connected()
     with pytest.raises(Unauthenticated, match="expired"):
         told(core, ErrorFrame(code="unauthenticated", message="token has expired"))
+
+
+WELCOME = Welcome(principal="alice", tenant="default", owner="alice", scopes=("chat",), frame_bytes_max=20_000)
+
+
+def test_a_request_longer_than_the_server_takes_is_refused_here_as_it_would_be_there(core: ClientCore) -> None:
+    core.connected()
+    told(core, WELCOME)
+    said(core)
+    long, short = Caller(), Caller()
+    core.ask(msgspec.structs.replace(send("a"), text="é" * 10_000), long)
+    core.ask(send("b"), short)
+
+    (refusal,) = long.answers
+    assert isinstance(refusal, RequestRefused)
+    assert (refusal.code, "expected at most 20000" in str(refusal)) == ("too_long", True)
+    assert [frame["message_id"] for frame in said(core)] == ["m-b"]
+
+
+def test_a_long_request_waits_for_the_welcome_and_those_behind_it_keep_their_order(core: ClientCore) -> None:
+    long, longer, short = Caller(), Caller(), Caller()
+    core.ask(msgspec.structs.replace(send("a"), text="x" * 17_000), long)
+    core.ask(msgspec.structs.replace(send("b"), text="x" * 21_000), longer)
+    core.connected()
+    core.ask(send("c"), short)
+    assert [frame["frame"] for frame in said(core)] == ["hello"]
+    told(core, WELCOME)
+
+    assert [frame["message_id"] for frame in said(core)] == ["m-a", "m-c"]
+    assert isinstance(longer.answers[0], RequestRefused)
+    assert not long.answers
+
+
+def test_a_server_that_does_not_say_how_long_a_frame_may_be_takes_a_mebibyte(core: ClientCore) -> None:
+    core.connected()
+    told(core, msgspec.structs.replace(WELCOME, frame_bytes_max=0))
+    fits, does_not = Caller(), Caller()
+    core.ask(msgspec.structs.replace(send("a"), text="x" * 1_000_000), fits)
+    core.ask(msgspec.structs.replace(send("b"), text="x" * 1_048_576), does_not)
+
+    assert not fits.answers
+    assert isinstance(does_not.answers[0], RequestRefused)
+
+
+def token(**claims: str) -> str:
+    return ".".join(
+        base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", msgspec.json.encode(claims), b"x")
+    )
+
+
+OTHERS = [{"sub": "bob"}, {"sub": "alice", "owner": "ward-7"}, {"sub": "alice", "tenant": "clinic"}]
+
+
+@pytest.mark.parametrize("claims", OTHERS)
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_token_of_somebody_else_is_refused_and_the_one_before_stays(is_told: bool, claims: dict[str, str]) -> None:
+    first = token(sub="alice")
+    core = ClientCore(first)
+    if is_told:
+        core.connected()
+        told(core, WELCOME)
+        said(core)
+    with pytest.raises(OtherPerson, match="expected one of 'alice' of 'default/alice'"):
+        core.renew(token(**claims))
+
+    assert said(core) == []
+    core.disconnected()
+    core.connected()
+    assert said(core)[0]["token"] == first
+
+
+def test_a_welcome_as_somebody_else_is_final_and_nothing_was_asked_under_that_name(core: ClientCore) -> None:
+    core.connected()
+    told(core, WELCOME)
+    core.disconnected()
+    core.ask(send("a"), Caller())
+    core.renew("a token that only the server can read")
+    core.connected()
+
+    assert [frame["frame"] for frame in said(core)] == ["hello"]
+    with pytest.raises(ServerRefused, match="'bob' of 'default/alice', expected 'alice' of 'default/alice'"):
+        told(core, msgspec.structs.replace(WELCOME, principal="bob"))
+    assert said(core) == []
+
+
+def test_a_newer_token_that_the_server_takes_for_somebody_elses_is_forgotten(core: ClientCore) -> None:
+    core.connected()
+    core.renew("another's")
+    told(core, WELCOME)
+    _, renewal = said(core)
+    told(core, ErrorFrame(code="bad_frame", message="hello names somebody else", ref=renewal["ref"]))
+    core.disconnected()
+    core.connected()
+
+    assert said(core)[0]["token"] == "the token"
+
+
+def test_a_newer_token_is_said_again_where_the_server_had_no_room_for_it_and_kept_once_it_is_welcome(
+    core: ClientCore,
+) -> None:
+    core.connected()
+    told(core, WELCOME)
+    said(core)
+    core.renew("newer")
+    (renewal,) = said(core)
+    later = told(core, ErrorFrame(code="too_many_frames", message="too fast", retry_after_s=1.0, ref=renewal["ref"]))
+    assert later is not None
+    core.resend(later)
+    assert said(core) == [renewal]
+    told(core, msgspec.structs.replace(WELCOME, ref=renewal["ref"]))
+    core.resend(later)
+    core.disconnected()
+    core.connected()
+
+    assert [frame["token"] for frame in said(core)] == ["newer"]
+
+
+@pytest.mark.parametrize("unreadable", ["", "a.b", "a.!.c", "a.bm8.c", "a.W10.c"])
+def test_a_token_that_cannot_be_read_says_nothing_of_whose_it_is(unreadable: str, core: ClientCore) -> None:
+    core.connected()
+    told(core, WELCOME)
+    said(core)
+    core.renew(unreadable)
+
+    assert len(said(core)) == 1
 
 
 def test_giving_up_tells_everybody(core: ClientCore) -> None:

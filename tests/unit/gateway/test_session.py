@@ -96,6 +96,7 @@ async def test_hello_is_answered_by_who_one_is(opened: Opened, clock: ManualCloc
             owner="ward-7",
             scopes=("chat", "operator"),
             expires_at_us=clock.now_us() + 3_600_000_000,
+            frame_bytes_max=GatewayOptions().frame_bytes_max,
             ref="r1",
         )
 
