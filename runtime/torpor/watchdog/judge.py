@@ -23,7 +23,10 @@ from torpor.watchdog.statistics import Lags, WatchdogStatistics
 _RAN_SHARE: Final = 0.1
 """A process that used less of the processor than this share of a gap did not run in it; busy machines give little."""
 _IN_LINE_SHARE: Final = 0.5
-"""A watchdog that stood in line for more than this share of a gap was not kept by the interpreter."""
+_TURNS: Final = 8
+"""A watchdog that stood in line for more than this share of a gap was not kept by the interpreter, unless it had the
+processor more often than this: who waits for the interpreter asks again every few milliseconds, and on a busy machine
+stands in line each time."""
 _LOAD: Final = 0.5
 """What it may have used of the processor before a gap, at least."""
 _INSTANT_S: Final = 0.001
@@ -50,6 +53,8 @@ class Reading(NamedTuple):
     """For how long the watchdog's thread has waited for the processor since it began; 0 where nobody tells."""
     next_beat_s: float
     """When the loop ought to beat next, or ought to have."""
+    turns: int = 0
+    """How often the watchdog's thread has had the processor since it began; 0 where nobody tells."""
 
 
 class Cause(StrEnum):
@@ -98,6 +103,7 @@ class Judge:
         self._looked_s = now_s
         self._cpu_s = cpu_s
         self._in_line_s = 0.0
+        self._turns = 0
         self._load = 0.0
         """Of the processor, when the watchdog looked last."""
         self._excused_until_s = now_s
@@ -131,14 +137,16 @@ class Judge:
             yield from self._judged(beat, reading, cause)
         yield from self._overdue(reading, cause)
         self._load = (reading.cpu_s - self._cpu_s) / max(reading.at_s - self._looked_s, _INSTANT_S)
-        self._looked_s, self._cpu_s, self._in_line_s = reading.at_s, reading.cpu_s, reading.in_line_s
+        self._looked_s, self._cpu_s = reading.at_s, reading.cpu_s
+        self._in_line_s, self._turns = reading.in_line_s, reading.turns
 
     def statistics(self) -> WatchdogStatistics:
         return self._lags.statistics(stalls=self._stalls, stalled_s=self._stalled_s, suspensions=self._suspensions)
 
     def _has_run(self, reading: Reading, late_s: float) -> bool:
         """Whether the process had the processor, and the watchdog did not have the interpreter."""
-        if reading.in_line_s - self._in_line_s >= _IN_LINE_SHARE * late_s:
+        stood_s, turns = reading.in_line_s - self._in_line_s, reading.turns - self._turns
+        if stood_s >= _IN_LINE_SHARE * late_s and turns <= _TURNS:
             return False
         # Some of it was used while the watchdog slept as it meant to.
         before_s = max(self._load, _LOAD) * (reading.due_s - self._looked_s)

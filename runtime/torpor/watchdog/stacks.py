@@ -56,9 +56,19 @@ def in_line_s(native_id: int) -> float:
     return _schedule_s(native_id, 1) or 0.0
 
 
+def turns_of(native_id: int) -> int:
+    """How often a thread of this process has had the processor; 0 where the system does not say."""
+    return _schedule(native_id, 2) or 0
+
+
 def _schedule_s(native_id: int, field: int) -> float | None:
+    told = _schedule(native_id, field)
+    return None if told is None else told / _NS
+
+
+def _schedule(native_id: int, field: int) -> int | None:
     try:
-        return int(Path(f"/proc/self/task/{native_id}/schedstat").read_text().split()[field]) / _NS
+        return int(Path(f"/proc/self/task/{native_id}/schedstat").read_text().split()[field])
     except (OSError, ValueError, IndexError):
         return None
 

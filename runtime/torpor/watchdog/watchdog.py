@@ -20,7 +20,7 @@ from torpor.watchdog.contract import Suspects
 from torpor.watchdog.judge import Beat, Blocked, Cause, Finding, Judge, Reading, Resumed, Suspended
 from torpor.watchdog.naming import bystanders, culprits, names
 from torpor.watchdog.options import WatchdogOptions
-from torpor.watchdog.stacks import EMPTY, Stack, cpu_of_s, in_line_s, stack_of
+from torpor.watchdog.stacks import EMPTY, Stack, cpu_of_s, in_line_s, stack_of, turns_of
 from torpor.watchdog.statistics import WatchdogStatistics
 
 _BEATS_MAX: Final = 1_024
@@ -95,6 +95,7 @@ class Watchdog:
             cpu_s=self._cpu_s(),
             in_line_s=in_line_s(threading.get_native_id()),
             next_beat_s=next_beat_s,
+            turns=turns_of(threading.get_native_id()),
         )
         with self._judging:
             findings = list(self._judge.look(reading, beats))

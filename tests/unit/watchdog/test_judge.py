@@ -23,10 +23,13 @@ class Watched:
         due_s: float | None = None,
         used_s: float = 0.0,
         in_line_s: float = 0.0,
+        turns: int = 0,
     ) -> Sequence[Finding]:
         self.cpu_s += used_s
         due_s = at_s if due_s is None else due_s
-        reading = Reading(due_s=due_s, at_s=at_s, cpu_s=self.cpu_s, in_line_s=in_line_s, next_beat_s=next_beat_s)
+        reading = Reading(
+            due_s=due_s, at_s=at_s, cpu_s=self.cpu_s, in_line_s=in_line_s, next_beat_s=next_beat_s, turns=turns
+        )
         return list(self.judge.look(reading, beats))
 
 
@@ -88,6 +91,14 @@ def test_watchdog_that_stood_in_line_for_the_processor_blames_nobody() -> None:
     watched = Watched()
     told = watched.look(103.25, Beat(100.25, 103.25), next_beat_s=103.5, due_s=100.25, used_s=2.0, in_line_s=2.5)
     assert told == [Suspended(since_s=100.25, until_s=103.25, cpu_s=2.0)]
+
+
+def test_watchdog_that_stood_in_line_again_and_again_waited_for_the_interpreter() -> None:
+    watched = Watched()
+    told = watched.look(
+        103.25, Beat(100.25, 103.25), next_beat_s=103.5, due_s=100.25, used_s=0.8, in_line_s=2.5, turns=40
+    )
+    assert [finding.cause for finding in told if isinstance(finding, Blocked)] == [Cause.INTERPRETER_HELD]
 
 
 def test_beat_that_comes_after_a_suspension_counts_from_its_end() -> None:
