@@ -36,6 +36,9 @@ class _Nobody:
     def set_aside(self, key: ConversationKey, *, verdict: ClientError) -> AbstractAsyncContextManager[Lease]:
         return self._leased(key)
 
+    def lent(self, key: ConversationKey) -> AbstractAsyncContextManager[Lease | None]:
+        return self._leased(key)
+
     @asynccontextmanager
     async def _leased(self, key: ConversationKey) -> AsyncIterator[Lease]:
         yield await self._store.acquire(key, holder="forget", ttl_s=1.0, now_us=0)

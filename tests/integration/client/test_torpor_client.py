@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
@@ -29,16 +28,8 @@ from torpor.records.commands import CancelTurn, Hibernate, SendMessage, TellCont
 from torpor.records.context import SelectedRecord, WorkingContext
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.frames import Cursor
-from torpor.records.ids import CallId, ConversationKey, MessageId
-from torpor.records.journal import (
-    MessageReceived,
-    Offer,
-    Outcome,
-    SubagentFinished,
-    TurnFinished,
-    TurnPrepared,
-    WhenBusy,
-)
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import MessageReceived, Offer, TurnFinished, TurnPrepared, WhenBusy
 from torpor.store.job_contract import JobCounts
 from torpor.supervisor.contract import LiveStatus
 
@@ -164,21 +155,6 @@ async def test_what_lies_before_a_reload_is_read_back() -> None:
             before = await client.history("c1", before=latest[0]["event"])
 
     assert [row["event"] for row in (*before, *latest)] == list(range(1, 13))
-
-
-async def test_what_a_sub_agent_left_is_read() -> None:
-    content = {"sources": [{"id": "e1"}]}
-    bundle, call = "b" * 64, CallId("a")
-    async with gateway_house() as house:
-        house.world.bundles[bundle] = msgspec.json.encode(content)
-        house.world.commit(
-            KEY,
-            SubagentFinished(call_id=call, name="scout", child="x", outcome=Outcome.SUCCEEDED, bundle=bundle),
-        )
-        async with client_of(house) as client:
-            assert await client.bundle("c1", bundle) == content
-            with pytest.raises(RequestRefused, match="no conversation 'c1'"):
-                await client.bundle("c1", "c" * 64)
 
 
 async def test_operators_list_inspect_hibernate_and_thaw() -> None:
