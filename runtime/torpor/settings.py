@@ -47,6 +47,15 @@ _LISTED_MAX: Final = 30
 """Names in one error."""
 
 
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody with a model."""
+
+    name: str
+    where: str
+    """Whose file it is."""
+    model: Mapping[str, Any]
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that configuration decides, whole and checked."""
 
@@ -85,6 +94,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def usual_agent(self) -> AgentDefinition:
         """The default one, or else the first."""
         return next((agent for agent in self.agents if agent.default), self.agents[0])
+
+    @property
+    def asking(self) -> tuple[Asking, ...]:
+        """The agents, and the sub-agents that have a model of their own."""
+        agents = [
+            Asking(name=each.name, where=f"{AGENTS_FOLDER}/{each.name}.toml", model=each.model) for each in self.agents
+        ]
+        own = (each for each in self.subagent_definitions if each.model)
+        return (
+            *agents,
+            *(
+                Asking(name=each.name, where=f"{SUBAGENTS_FOLDER}/{each.name}.toml", model=each.model_table({}))
+                for each in own
+            ),
+        )
 
 
 PROFILES_SECTION: Final = "profiles"

@@ -20,8 +20,7 @@ from torpor.model.local import LocalHost
 from torpor.model.windows import window_of
 from torpor.operations.logs import configure_logs
 from torpor.provider_errors import ProviderError
-from torpor.settings import AGENTS_FOLDER, Settings, read_settings
-from torpor.turn.definition import AgentDefinition
+from torpor.settings import Asking, Settings, read_settings
 
 _DEADLINE_S: Final = 60.0
 """For one model, the import of the SDK included."""
@@ -83,10 +82,10 @@ def command(home: Path, *, instead: str | None, model_file: Path | None, as_json
 
 
 async def examined(settings: Settings, environ: Mapping[str, str]) -> list[Diagnosis]:
-    """Every model of every agent."""
+    """Every model of every agent, and of sub-agents that have one of their own."""
     found: list[Diagnosis] = []
-    for agent in settings.agents:
-        where = f"{AGENTS_FOLDER}/{agent.name}.toml"
+    for agent in settings.asking:
+        where = agent.where
         models = app.model_registry(settings, clock=SystemClock(), environ=environ)
         try:
             model = models.model(agent.model, where=where)
@@ -103,7 +102,7 @@ async def examined(settings: Settings, environ: Mapping[str, str]) -> list[Diagn
     return found
 
 
-def _rehearsed(agent: AgentDefinition) -> Diagnosis:
+def _rehearsed(agent: Asking) -> Diagnosis:
     played = f"plays config/rehearsals/{agent.model.get('rehearsal')}.toml"
     if agent.model.get("kind") == "scripted":
         return Diagnosis(agent=agent.name, model=_name(agent), state="rehearsed", detail=played)
@@ -145,5 +144,5 @@ async def _diagnosed(agent: str, host: AnthropicHost, *, where: str) -> Diagnosi
     return Diagnosis(agent=agent, model=options.model, state="wrong", detail=detail, remedy=remedy)
 
 
-def _name(agent: AgentDefinition) -> str:
+def _name(agent: Asking) -> str:
     return str(agent.model.get("model", agent.model.get("kind", "")))

@@ -53,4 +53,8 @@ def with_local_model(
         agent if agent.model["kind"] == "local" else msgspec.structs.replace(agent, model=table)
         for agent in settings.agents
     )
-    return msgspec.structs.replace(settings, agents=agents)
+    subagents = tuple(  # those without a model of their own ask an agent's
+        msgspec.structs.replace(each, model=table) if each.model and each.model.get("kind") != "local" else each
+        for each in settings.subagent_definitions
+    )
+    return msgspec.structs.replace(settings, agents=agents, subagent_definitions=subagents)

@@ -21,7 +21,7 @@ from torpor.cli.output import json_option, print_json, program
 from torpor.gateway.exposure import reachable_here
 from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import configure_logs
-from torpor.settings import AGENTS_FOLDER, Settings, read_settings
+from torpor.settings import Settings, read_settings
 from torpor.supervisor.drain import Drain
 
 _STOP_SLACK_S: Final = 5.0
@@ -194,10 +194,10 @@ def _announce(ready: Announcement, settings: Settings, *, listens: str, chat: st
 
 
 def _by_model(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
-    """The agents that are rehearsed, with the variable that would change it, and those with a model, with its name."""
+    """Who is rehearsed, with the variable that would change it, and who has a model, with its name."""
     rehearsed, real = {}, {}
-    for agent in settings.agents:
-        if is_rehearsed(agent.model, environ=os.environ, where=f"{AGENTS_FOLDER}/{agent.name}.toml"):
+    for agent in settings.asking:
+        if is_rehearsed(agent.model, environ=os.environ, where=agent.where):
             is_scripted = agent.model.get("kind") == "scripted"
             rehearsed[agent.name] = "" if is_scripted else str(agent.model.get("key_env", "ANTHROPIC_API_KEY"))
         else:

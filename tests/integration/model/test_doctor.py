@@ -103,6 +103,17 @@ async def test_an_agent_without_a_key_is_rehearsed_or_wrong(home: Path) -> None:
     )
 
 
+async def test_a_sub_agent_with_a_model_of_its_own_is_asked_as_well(home: Path) -> None:
+    told = 'name = "{name}"\ndescription = "d"\nsystem = "s"\n{more}'
+    (home / "config" / "subagents").mkdir()
+    for name in ("follows", "scout"):
+        own = '[model]\nkind = "scripted"\nrehearsal = "clerk"\n' if name == "scout" else ""
+        (home / "config" / "subagents" / f"{name}.toml").write_text(told.format(name=name, more=own))
+    async with serving(profile="strict", api_key=KEY) as api:
+        found = await diagnosed(home, api=api)
+    assert [(each.agent, each.state) for each in found] == [("clerk", "ok"), ("scout", "rehearsed")]
+
+
 async def test_a_scripted_agent_is_rehearsed_whatever_the_key(home: Path) -> None:
     agent = 'name = "clerk"\nsystem = "s"\n[model]\nkind = "scripted"\nrehearsal = "clerk"\n'
     (found,) = await diagnosed(home, agent=agent)

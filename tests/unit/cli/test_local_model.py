@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from torpor.cli.local_model import with_local_model
 from torpor.errors import ConfigError
 from torpor.settings import Settings
+from torpor.subagents.definition import SubagentDefinition
 from torpor.turn.definition import AgentDefinition
 
 OWN = {"kind": "local", "path": "own.gguf"}
@@ -38,6 +40,21 @@ def test_every_agent_but_those_with_a_local_model_of_their_own_asks_the_file(set
     changed = with_local_model(settings, instead="local", file=file, environ={})
     given = {"kind": "local", "path": str(file)}
     assert [(agent.name, agent.model) for agent in changed.agents] == [("real", given), ("played", given), ("own", OWN)]
+
+
+def test_sub_agents_with_a_model_of_their_own_ask_it_too(settings: Settings, file: Path) -> None:
+    tables = {"follows": {}, "local": OWN, "real": {"kind": "anthropic", "model": "m"}}
+    told = tuple(
+        SubagentDefinition(name=name, description="d", system="s", model=table) for name, table in tables.items()
+    )
+    settings = msgspec.structs.replace(settings, subagent_definitions=told)
+    changed = with_local_model(settings, instead="local", file=file, environ={})
+    given = {"kind": "local", "path": str(file)}
+    assert {each.name: each.model for each in changed.subagent_definitions} == {
+        "follows": {},
+        "local": OWN,
+        "real": given,
+    }
 
 
 def test_the_file_may_be_named_by_a_variable_and_the_option_wins(settings: Settings, file: Path) -> None:

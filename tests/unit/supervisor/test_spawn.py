@@ -87,7 +87,7 @@ async def test_parent_gets_the_answer_and_nothing_else() -> None:
     assert told(records) == {"answer": HOST_SAYS}
     assert (finished.outcome, finished.code, finished.rounds, finished.name) == (Outcome.SUCCEEDED, "", 2, "scout")
     assert "let me see" not in str(engine.model.requests)
-    assert [progress.text for progress in watcher.progress] == ["scout uses look"]
+    assert [progress.text for progress in watcher.progress] == ["uses look"]
     assert child == KEY.child(begun(records)[0].child)
 
 
