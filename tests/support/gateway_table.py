@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 import msgspec
 import pytest
 
+from torpor.records.bounds import RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.frames import (
     Ack,
@@ -119,4 +120,4 @@ def example(kind: type[ClientFrame], name: str = "c1") -> ClientFrame:
 def names_nothing(kind: type[ClientFrame]) -> bool:
     """Whether a frame of that kind cannot name a conversation: it has no field for text but ``ref``."""
     fields = msgspec.structs.fields(kind)
-    return all(field.name == "ref" or field.type in {int, float, bool} for field in fields)
+    return all(field.name == "ref" or field.type in {int, float, bool, RowCount} for field in fields)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from torpor.records.bounds import LookBack
+from torpor.records.bounds import Amount, LookBack, RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.events import AnyEvent
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
@@ -148,16 +148,16 @@ class Ack(ClientFrame, frozen=True, tag="ack"):
     """I have everything up to ``event``; not answered."""
 
     conversation: str
-    event: int
+    event: Amount
 
 
 class ReadHistory(ClientFrame, frozen=True, tag="history"):
     """The events before a number, for who scrolls back. Answered by ``result``, oldest first."""
 
     conversation: str
-    before: int = 0
+    before: Amount = 0
     """0 for the latest ones."""
-    limit: int = 100
+    limit: RowCount = 100
 
 
 class ReadBundle(ClientFrame, frozen=True, tag="bundle"):
@@ -172,7 +172,7 @@ class ReadBundle(ClientFrame, frozen=True, tag="bundle"):
 class ListConversations(ClientFrame, frozen=True, tag="list"):
     """One's own conversations; with the operator scope those of everybody. Answered by ``result``."""
 
-    limit: int = 200
+    limit: RowCount = 200
     after: str = ""
     """Path ``tenant/owner/conversation`` of the last row seen."""
     archived: bool = False
@@ -212,7 +212,7 @@ class ForgetOwner(ClientFrame, frozen=True, tag="forget"):
 
     owner: str
     """``[tenant/]owner``."""
-    limit: int = 10
+    limit: RowCount = 10
     """Conversations at once."""
     dry_run: bool = False
     """Only count what there is."""
@@ -222,8 +222,8 @@ class InspectConversation(ClientFrame, frozen=True, tag="inspect"):
     """Operator. The journal's records after ``seq``. Answered by ``result``."""
 
     path: str
-    seq: int = 0
-    limit: int = 500
+    seq: Amount = 0
+    limit: RowCount = 500
 
 
 class ListJobs(ClientFrame, frozen=True, tag="jobs"):
@@ -231,7 +231,7 @@ class ListJobs(ClientFrame, frozen=True, tag="jobs"):
 
     state: str = ""
     """``waiting``, ``running`` or ``dead``; empty for all."""
-    limit: int = 200
+    limit: RowCount = 200
     after: str = ""
     """Path ``tenant/owner/conversation/job`` of the last row seen."""
 
@@ -260,7 +260,7 @@ class ReadNumbers(ClientFrame, frozen=True, tag="statistics"):
 class ListTurns(ClientFrame, frozen=True, tag="turns"):
     """Operator. The turns that run now, the oldest first. Answered by ``result``."""
 
-    limit: int = 200
+    limit: RowCount = 200
 
 
 class DrainServer(ClientFrame, frozen=True, tag="drain"):

@@ -146,7 +146,7 @@ async def test_a_frame_is_refused_without_its_scope(frame: type[ClientFrame], wo
         ({"limit": 5, "before": 3}, [1, 2], False),
         ({"before": 1}, [], False),
         ({"limit": 1, "before": 10**30}, [12], True),
-        ({"limit": -3, "before": -1}, [12], True),
+        ({"limit": 10_000}, list(range(1, 13)), False),
     ],
 )
 async def test_events_are_read_back_page_by_page(

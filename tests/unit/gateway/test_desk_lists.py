@@ -99,12 +99,23 @@ async def test_a_long_list_comes_in_parts(bounds: dict[str, int], world: World, 
     assert paths == [f"default/alice/c{number}" for number in range(5)]
 
 
-async def test_an_absurd_limit_is_brought_into_its_bounds(world: World, opened: Opened) -> None:
-    world.converse(KEY, turns=1)
-    async with opened() as line:
-        for limit in (-5, 0, 10**30):
-            line.say(ListConversations(limit=limit))
-            assert len((await line.hear_a(Result)).rows) == 1
+@pytest.mark.parametrize(
+    "frame", ['"list"', '"history","conversation":"c1"', '"jobs"', '"turns"', '"inspect","path":"c1"']
+)
+@pytest.mark.parametrize("limit", [-5, 0, 10_001, 10**30])
+async def test_an_absurd_limit_is_refused(limit: int, frame: str, opened: Opened) -> None:
+    async with opened(OPERATOR) as line:
+        line.session.receive(f'{{"ref":"r","frame":{frame},"limit":{limit}}}')
+        refused = await line.hear_a(ErrorFrame)
+
+    assert (refused.ref, refused.code, "$.limit" in refused.message) == ("r", "bad_frame", True)
+
+
+@pytest.mark.parametrize("place", ['"history","before"', '"ack","event"', '"inspect","path":"c1","seq"'])
+async def test_a_place_before_the_first_one_is_refused(place: str, opened: Opened) -> None:
+    async with opened(OPERATOR) as line:
+        line.session.receive(f'{{"ref":"r","conversation":"c1","frame":{place}:-1}}')
+        assert (await line.hear_a(ErrorFrame)).code == "bad_frame"
 
 
 async def test_an_inspection_gives_the_records_as_they_are(world: World, opened: Opened) -> None:
@@ -113,7 +124,7 @@ async def test_an_inspection_gives_the_records_as_they_are(world: World, opened:
         rows: list[dict[str, Any]] = []
         more = True
         while more:
-            line.say(InspectConversation(ref="r1", path="default/alice/c1", seq=rows[-1]["seq"] if rows else -7))
+            line.say(InspectConversation(ref="r1", path="default/alice/c1", seq=rows[-1]["seq"] if rows else 0))
             result = await line.hear_a(Result)
             rows += result.rows
             more = result.more
