@@ -17,7 +17,8 @@ from torpor.cli.remote import Server, ask, server_options
 def command(*, name: str, into: str, before: str, title: str, server: Server, as_json: bool) -> None:
     """Begin conversation NEW_ID, of the same owner and agent, with everything that was said in ID before a message.
 
-    From there on the two have nothing in common. Done again, it changes nothing.
+    From there on the two have nothing in common. Done again, it changes nothing. One that is quarantined is forked for
+    operators only; the new one is not quarantined.
     """
     path = ask(server, lambda connected: connected.fork(name, into, before=before, title=title))
     if as_json:

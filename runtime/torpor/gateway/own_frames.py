@@ -11,7 +11,7 @@ import structlog
 
 from torpor.conversation.title import titled
 from torpor.errors import BadFrame, TooLong, UnknownConversation
-from torpor.gateway.auth import Principal
+from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk
 from torpor.gateway.wire import key_named
 from torpor.records.commands import (
@@ -76,6 +76,7 @@ def fork(desk: Desk, frame: Fork, by: Principal) -> None:
         before=frame.before,
         title=titled(frame.title),
         principal=by.subject,
+        is_operators=by.may(Scope.OPERATOR),
     )
 
     async def forked() -> ServerFrame:

@@ -123,8 +123,9 @@ class Forks(Protocol):
     async def fork(self, fork: ForkConversation) -> None:
         """Begin another conversation of the owner with what stands before a message. Doing it again changes nothing.
 
-        Raises: UnknownConversation: the source is not there. NotForkable, ConversationExists, TooManyConversations,
-            Unavailable, StoreError: nothing was begun; after the last it may have been.
+        Raises: UnknownConversation: the source is not there. Quarantined: it is, and it was not an operator who asked.
+            NotForkable, ConversationExists, TooManyConversations, Unavailable, StoreError: nothing was begun; after the
+            last it may have been.
         """
         ...
 
@@ -152,7 +153,8 @@ class Conversations(Protocol):
         ...
 
     async def release(self, key: ConversationKey) -> None:
-        """Take that back, whoever did it; a turn that is due goes on. Who watches it is told.
+        """Take that back, whoever did it; a turn that is due goes on. Who watches it is told. Of one that is not
+        quarantined it is nothing.
 
         Raises: StoreError: it is still quarantined.
         """

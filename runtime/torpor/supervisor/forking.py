@@ -35,6 +35,8 @@ class ForkConversation(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     """Empty for the one that the source has."""
     principal: str
+    is_operators: bool = False
+    """Whether it may be of a conversation that is quarantined."""
 
     def is_made_by(self, records: Iterable[JournalRecord]) -> bool:
         """Whether ``records`` say that this was done already."""

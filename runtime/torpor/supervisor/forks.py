@@ -17,6 +17,7 @@ from torpor.errors import (
     ConversationExists,
     JournalCorrupt,
     NotForkable,
+    Quarantined,
     Unavailable,
     UnknownConversation,
     WrongSequence,
@@ -66,8 +67,10 @@ class StoredForks:
         """See the contract."""
         # Until the copy names what the source names, nobody may take the source's blobs away.
         with self._served.holding(fork.source):
-            if await self._store.describe(fork.source) is None:
+            if (row := await self._store.describe(fork.source)) is None:
                 raise UnknownConversation(fork.source.conversation)
+            if row.quarantine and not fork.is_operators:
+                raise Quarantined(fork.source.conversation, reason=row.quarantine)
             if not await self._is_done(fork):
                 await self._begin(fork)
 

@@ -14,6 +14,7 @@ from torpor.errors import (
     ConversationDeleted,
     ConversationExists,
     NotForkable,
+    Quarantined,
     TooManyConversations,
     UnknownConversation,
 )
@@ -70,6 +71,25 @@ async def test_it_names_its_source_and_shows_in_the_list_by_its_title() -> None:
         assert row is not None
         assert (row.title, row.is_archived, row.due_us) == ("otherwise", False, None)
         assert heard.of(ConversationForked) == [forked]
+
+
+@pytest.mark.parametrize("is_forked_already", [False, True])
+async def test_what_is_quarantined_is_forked_for_operators_only_and_the_copy_is_not(is_forked_already: bool) -> None:
+    async with running_engine(says("one"), says("two")) as engine:
+        await engine.ask("first")
+        if is_forked_already:
+            await fork(engine)
+        await engine.supervisor.quarantine(KEY, reason="looks odd")
+        with pytest.raises(Quarantined, match="looks odd"):
+            await fork(engine)
+        assert (await engine.store.describe(INTO) is not None) is is_forked_already
+        with anyio.fail_after(DEADLINE_S):
+            await engine.forks.fork(msgspec.structs.replace(asked(), is_operators=True))
+        await engine.send("other", key=INTO, message_id="n_1")
+        await engine.rested(INTO)
+        row = await engine.store.describe(INTO)
+        assert row is not None
+        assert row.quarantine == ""
 
 
 async def test_its_source_is_there_until_the_copy_is_and_is_deleted_then() -> None:

@@ -56,6 +56,17 @@ async def test_only_what_changes_something_is_counted() -> None:
         assert (statistics.quarantines, statistics.releases) == (1, 1)
 
 
+async def test_the_release_of_what_is_not_quarantined_is_nothing() -> None:
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello")
+        heard = engine.watch()
+        with capture_logs() as logs:
+            await release(engine)
+            await release(engine, key=OTHER)
+        assert heard.standings == 0
+        assert [line for line in logs if line["event"] == "conversation.released"] == []
+
+
 @pytest.mark.parametrize(("kind", "level"), [*zip(QuarantineKind, ("error", "error", "info"), strict=True)])
 async def test_what_an_operator_sets_aside_is_no_error(kind: QuarantineKind, level: str) -> None:
     async with running_engine(says("yes")) as engine:
