@@ -231,6 +231,8 @@ class Recorder:
             return Refreshed.NO_LIVE_CONTEXT
         if not self._is_live_on(agent):
             return Refreshed.SWITCHED_OFF
+        if not (state.said or state.queued):
+            return Refreshed.NOTHING_SAID
         if is_awaited(state, options=options):
             return Refreshed.OUTSTANDING
         reason: LiveReason | None = LiveReason.HAND

@@ -31,4 +31,5 @@ _IN_WORDS: Final[dict[str, str]] = {
     Refreshed.OUTSTANDING: "is being looked at already",
     Refreshed.NO_LIVE_CONTEXT: "has an agent without [live_context], nothing was done",
     Refreshed.SWITCHED_OFF: "is not looked at, the flag live_context is off",
+    Refreshed.NOTHING_SAID: "has no message yet, nothing was done",
 }

@@ -109,6 +109,8 @@ class Refreshed(StrEnum):
     """The agent has none, or the conversation does not exist."""
     SWITCHED_OFF = "switched_off"
     """By a flag."""
+    NOTHING_SAID = "nothing_said"
+    """There is no message that it could be made from."""
 
 
 class RefreshLiveContext(msgspec.Struct, frozen=True, kw_only=True):

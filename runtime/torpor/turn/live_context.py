@@ -104,6 +104,10 @@ def order_of(
     return order, Job(id=JOB_ID, kind=JOB_KIND, due_us=now_us, payload=msgspec.Raw(msgspec.json.encode(payload)))
 
 
+class _NothingSaid(NotLive):
+    """What was said was taken back since."""
+
+
 class LiveContextJobs:
     """Implements ``jobs.contract.JobHandler``."""
 
@@ -149,7 +153,7 @@ class LiveContextJobs:
             raise JobFailed(f"{exc.code}: {exc}") from exc
         except (ProviderError, NotLive) as exc:
             code = exc.code if isinstance(exc, TorporError) else "bad_live_context"
-            may_pass = not isinstance(exc, ProviderError) or exc.retry is Retry.SAFE
+            may_pass = exc.retry is Retry.SAFE if isinstance(exc, ProviderError) else not isinstance(exc, _NothingSaid)
             if may_pass and attempt < self._attempts_max:
                 raise JobFailed(f"{code}: {exc}") from exc
             await self._told(job, _failed(payload, code, str(exc)))
@@ -192,7 +196,7 @@ class LiveContextJobs:
         """Raises: ProviderError, NotLive, StoreError."""
         said = await self._messages(job.key, payload)
         if not said:
-            raise NotLive("there are no messages to make it from")
+            raise _NothingSaid("there are no messages to make it from")
         view = View().extended("user", [text_block("\n".join(said))])
         request = ModelRequest(call=payload.order, preamble=model.preamble, view=view)
         with anyio.move_on_after(self._deadline_s) as limit:

@@ -14,8 +14,8 @@ from torpor.conversation.live_context import LiveContextOptions
 from torpor.errors import Busy, JobFailed, JobImpossible, StoreUnavailable
 from torpor.flags.contract import Decided, FlagContext, defaulted
 from torpor.provider_errors import KeyRefused, ProviderUnavailable
-from torpor.records.commands import Command, Refreshed, RefreshLiveContext
-from torpor.records.ids import ConversationKey
+from torpor.records.commands import Command, CreateConversation, Refreshed, RefreshLiveContext, RetractMessage
+from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
     LiveContextFailed,
     LiveContextOrdered,
@@ -209,6 +209,27 @@ async def test_it_is_made_anew_by_hand_and_an_agent_without_one_has_nothing_to_d
     async with running_engine() as engine:
         await engine.ask("hello")
         assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.NO_LIVE_CONTEXT
+
+
+async def test_where_nothing_was_said_nothing_is_ordered() -> None:
+    async with running_engine(live=live_model()) as engine:
+        await engine.supervisor.deliver(KEY, CreateConversation())
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.NOTHING_SAID
+        assert await engine.records_of(LiveContextOrdered) == []
+        assert await engine.store.jobs(KEY) == ()
+
+
+async def test_an_order_whose_messages_were_all_taken_back_fails_at_once() -> None:
+    model = live_model(says("one"))
+    async with running_engine(live=model) as engine:
+        await engine.ask("hello")
+        await do_the_job(engine, model)
+        await engine.supervisor.deliver(KEY, RetractMessage(principal="ann", message_id=MessageId("m_1")))
+        assert await engine.supervisor.deliver(KEY, RefreshLiveContext()) is Refreshed.ORDERED
+        with pytest.raises(JobImpossible, match="no messages"):
+            await do_the_job(engine, model)
+        (failed,) = await engine.records_of(LiveContextFailed)
+    assert (failed.code, failed.detail) == ("bad_live_context", "there are no messages to make it from")
 
 
 async def test_a_job_of_an_order_that_was_answered_or_replaced_asks_no_model() -> None:
