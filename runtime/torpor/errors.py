@@ -198,10 +198,12 @@ class Busy(ClientError):
     code = "busy"
     retry = Retry.SAFE
 
-    def __init__(self, what: str, *, waiting: int, bound: str, retry_after_s: float) -> None:
-        """Args: bound: the key of the configuration that an operator may raise."""
+    def __init__(self, what: str, *, waiting: int, bound: str, retry_after_s: float, awake: int | None = None) -> None:
+        """Args: bound: the key of the configuration that an operator may raise.  awake: conversations that have all the
+        room, where that is what is full."""
         again = f"retry in {retry_after_s:g} s"
-        super().__init__(f"{what} is full ({waiting} waiting), {again}; an operator may raise {bound}")
+        has = f"{waiting} waiting" if awake is None else f"{awake} awake, {waiting} waiting"
+        super().__init__(f"{what} is full ({has}), {again}; an operator may raise {bound}")
         self.what = what
         self.waiting = waiting
         self.retry_after_s = retry_after_s

@@ -38,7 +38,7 @@ class Share:
             self._frames -= 1
             return
         self._refused = min(self._refused + 1, float(self._burst))
-        raise TooManyFrames(rate=self._rate, retry_after_s=self._refused / self._rate)
+        raise TooManyFrames(rate=self._rate, retry_after_s=round(self._refused / self._rate, 3))
 
     @property
     def is_spent(self) -> bool:

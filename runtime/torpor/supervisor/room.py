@@ -92,7 +92,7 @@ class Room:
         what, bound = _FULL[why]
         # Half of it to all of it: those that were turned away together do not come back together.
         retry_after_s = round(wait_s * (1 + self._chance()) / 2, 3)
-        return Busy(what, waiting=live + queue, bound=bound, retry_after_s=retry_after_s)
+        return Busy(what, waiting=queue, awake=live, bound=bound, retry_after_s=retry_after_s)
 
     def _tell(self, used_bytes: int) -> None:
         is_short = used_bytes > self._bound_bytes

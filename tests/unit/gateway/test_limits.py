@@ -54,6 +54,15 @@ class House:
             tasks.cancel_scope.cancel()
 
 
+async def test_the_time_to_wait_is_told_in_milliseconds() -> None:
+    house = House(frames_per_s=3.0, frames_burst=1)
+    async with house.line(principal("alice")) as line:
+        for _ in range(2):
+            line.say(NOTHING)
+        await line.hear_a(Done)
+        assert (await line.hear_a(ErrorFrame)).retry_after_s == 0.333
+
+
 async def test_frames_beyond_the_rate_are_refused_with_the_time_to_wait() -> None:
     house = House(frames_per_s=2.0, frames_burst=3)
     async with house.line(principal("alice")) as line:

@@ -74,8 +74,9 @@ def test_those_turned_away_together_are_told_times_from_half_of_it_to_all_of_it(
 def test_the_refusal_is_busy_and_says_what_is_full() -> None:
     full = room(Gauge(), ManualClock())
     live, memory = (full.turned_away(why, live=4, waiting=0) for why in Refusal)
-    assert (live.code, live.what, live.waiting) == ("busy", "server", 4)
-    assert (memory.code, memory.what, memory.waiting) == ("busy", "memory of the server", 5)
+    assert (live.code, live.what, live.waiting) == ("busy", "server", 0)
+    assert (memory.code, memory.what, memory.waiting) == ("busy", "memory of the server", 1)
+    assert "server is full (4 awake, 1 waiting), retry in" in str(memory)
 
 
 def test_memory_is_short_above_its_bound_which_the_log_tells_once_each_way() -> None:
