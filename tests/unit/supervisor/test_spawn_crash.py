@@ -45,6 +45,7 @@ from torpor.store.memory_data import MemoryData
 from torpor.store.requests import Outcome as Committed
 from torpor.store.requests import Request
 from torpor.subagents.definition import Subagent
+from torpor.subagents.options import SubagentOptions
 from torpor.subagents.research import Research
 
 PLAYS = 60
@@ -309,6 +310,26 @@ async def test_a_lost_one_whose_journal_is_spoilt_does_not_take_its_conversation
     lost, again = ended(records)
     assert (lost.code, lost.usage, again.code) == ("lost", Usage(), "")
     assert isinstance(records[-1], TurnFinished)
+
+
+async def test_what_a_lost_one_cost_counts_for_its_turn() -> None:
+    """A storm of restarts is no bill."""
+    gate = Gate()
+    scout = subagent("scout", dear(calls(use("look", "a")), 1_000), waits(gate, says("never")), says("never either"))
+    image = await image_at_work(scout, gate)
+    async with running_engine(
+        echo,
+        tools=[spawning("scout")],
+        subagents={"scout": scout},
+        subagent_options=SubagentOptions(turn_tokens_max=1_000),
+        data=image,
+        ids=later_ids(),
+    ) as successor:
+        await successor.rested()
+        records = await successor.records()
+        paired(records)
+    assert [each.code for each in ended(records)] == ["lost"]
+    assert "all the tokens they may" in said(results_of(records)[0])
 
 
 async def test_a_definition_that_is_gone_after_the_restart_is_an_error_result() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.support.doubles import Crash, Gate, Play, calls, fails, raises, reads, replies, says, use, waits
@@ -146,18 +147,23 @@ async def test_a_journal_that_cannot_be_written_is_an_error_result(error: StoreE
 
 async def test_a_journal_that_can_be_written_no_more_leaves_what_was_durable_on_record() -> None:
     gate = Gate()
-    scout = subagent("scout", dear(calls(use("look", "a")), 30), waits(gate, says("it is there")))
+    plays = dear(calls(use("look", "a")), 30), waits(gate, says("it is there"), said=("it is ",))
+    scout = subagent("scout", *plays)
     async with running_engine(
         asks("scout"), says("done"), tools=[spawning("scout")], subagents={"scout": scout}
     ) as engine:
         await engine.send("look")
         with anyio.fail_after(DEADLINE_S):
             await gate.reached.wait()
+            (child,) = await children(engine)
+            while engine.bus.live_reply(child) is None:
+                await anyio.lowlevel.checkpoint()
         engine.store.core.fail(StoreUnavailable("gone for now"), hits=of_a_child, times=20)
         gate.opened.set()
         await engine.rested()
         finished, _ = await failed(engine)
-        head = (await engine.records(KEY.child(finished.child)))[-1].seq
+        head = (await engine.records(child))[-1].seq
+        assert engine.bus.live_reply(child) is None
     assert (finished.child_seq, finished.usage.input_tokens) == (head, 30)
 
 
