@@ -259,6 +259,30 @@ async def test_a_plan_that_does_not_fit_is_mended_within_the_budget(tmp_path: Pa
     assert "sleep-diaries" in repair
 
 
+async def test_a_sub_agent_may_have_another_one_work_and_is_told_its_answer_alone(tmp_path: Path, api: FakeApi) -> None:
+    def planner(number: int, body: dict[str, Any]) -> Reply | str:
+        return calls((RESEARCH, {"task": TASK})) if number == 0 else json.dumps(PLANNED)
+
+    research = searcher("falls", answer=sources("ev-falls-006"))
+    api.otherwise(cast(parent=asks_once(PLAN), build_plan=planner, spawn_research_agent=research))
+    home = make_home(tmp_path / "home", api, build_plan={"subagents": [RESEARCH]})
+    async with living(home, is_asking=True) as house:
+        await house.ask("Make a plan.")
+        (plan,) = await finished(house)
+        path = f"default/developer/c1/{plan['child']}"
+        (below,) = (each for each in await house.client.inspect(path) if each["kind"] == "subagent_finished")
+        work = await house.client.inspect(f"{path}/{below['child']}")
+        rows = await house.client.list()
+
+    (answer,) = results(of(api, PLAN)[-1].body)
+    assert [source["id"] for source in json.loads(answer)["sources"]] == ["ev-falls-006"]
+    (told,) = results(of(api, PARENT)[-1].body)
+    assert "ev-falls" not in told
+    assert [each["name"] for each in work if each["kind"] == "tool_started"] == ["search_evidence"]
+    assert plan["usage"]["input_tokens"] > below["usage"]["input_tokens"] > 0
+    assert [row["path"] for row in rows] == ["default/developer/c1"]
+
+
 async def test_a_sub_agent_that_is_switched_off_is_not_offered(tmp_path: Path, api: FakeApi) -> None:
     api.otherwise(cast(parent=lambda number, body: "Hello."))
     home = make_home(tmp_path / "home", api)
