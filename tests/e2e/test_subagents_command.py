@@ -43,3 +43,16 @@ def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
     assert missing.startswith(
         "torpor: no sub-agent 'nobody' of 'c1' here, it never had one, or its journal is not kept"
     )
+
+
+def test_a_server_does_not_start_with_a_sub_agent_that_may_write(tmp_path: Path) -> None:
+    office = Command(tmp_path)
+    office.run("init", ".")
+    file = tmp_path / "config" / "subagents" / "spawn_research_agent.toml"
+    file.write_text(file.read_text().replace("tools = []", 'tools = ["record_payment"]'))
+
+    told = office.complaint("serve", "--port", "0", "--log-level", "error")
+
+    fault = "tools is 'record_payment', expected tools that only read"
+    assert told.startswith(f"torpor: config/subagents/spawn_research_agent.toml: {fault}")
+    assert fault in office.output("config", "check", code=1)

@@ -1,0 +1,135 @@
+"""Definitions become sub-agents, and one that may write is refused before anything starts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torpor import tool
+from torpor.errors import ConfigError
+from torpor.model.contract import Model
+from torpor.model.scripted import ScriptedModel
+from torpor.records.journal import Effect
+from torpor.store.blobs import LocalBlobs
+from torpor.subagents.definition import Subagent, SubagentDefinition
+from torpor.subagents.making import make_subagents
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.options import ToolOptions
+from torpor.toolhost.registry import ToolRegistry
+
+HOME = Path(__file__).parents[3]
+USUAL = {"kind": "anthropic", "model": "m", "rehearsal": "clinic", "pace_cps": 90}
+
+
+@tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@tool(effect="write")
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Iterator[ToolRegistry]:
+    registry = ToolRegistry([look, pay], blobs=LocalBlobs(tmp_path), options=ToolOptions())
+    yield registry
+    registry.close()
+
+
+def defined(name: str = "scout", **fields: Any) -> SubagentDefinition:
+    return SubagentDefinition(name=name, description=f"Has {name} work.", system="You look.", **fields)
+
+
+def model_of(_: SubagentDefinition) -> Model:
+    return ScriptedModel(lambda turn: ())
+
+
+def made(tools: ToolRegistry, *definitions: SubagentDefinition, home: Path = HOME) -> dict[str, Subagent]:
+    return make_subagents(
+        definitions,
+        home=home,
+        tools=tools,
+        model_of=model_of,
+        model_table=USUAL,
+        wrap_toolbox=lambda toolbox: toolbox,
+        index_budget_tokens=2_000,
+    )
+
+
+def own_tools(subagent: Subagent) -> set[str]:
+    return {spec.name for spec in subagent.agent.toolbox.specs()} - ENGINE_TOOL_NAMES
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, set()),
+        ({"tools": ("look",)}, {"look"}),
+        ({"result": "research"}, {"search_evidence", "select_sources"}),
+        ({"result": "plan"}, {"search_interventions", "read_intervention", "search_evidence"}),
+        ({"subagents": ("other",)}, {"other"}),
+        ({"subagents": ("*",)}, {"scout", "other"}),
+    ],
+)
+def test_it_has_the_tools_that_it_names_and_those_of_its_result_and_none_that_writes(
+    tools: ToolRegistry, fields: dict[str, Any], names: set[str]
+) -> None:
+    scout = made(tools, defined(**fields), defined("other"))["scout"]
+
+    assert own_tools(scout) == names
+    assert {spec.effect for spec in scout.agent.toolbox.specs()} == {Effect.READ}
+
+
+def test_a_home_without_evidence_offers_no_search_of_it(tools: ToolRegistry, tmp_path: Path) -> None:
+    (scout,) = made(tools, defined(result="research", tools=("look",)), home=tmp_path).values()
+
+    assert own_tools(scout) == {"look", "select_sources"}
+
+
+def test_what_its_answer_must_be_stands_behind_its_prompt(tools: ToolRegistry) -> None:
+    (scout,) = made(tools, defined(result="research")).values()
+
+    assert scout.agent.definition.system == f"You look.\n\n{scout.result.instructions()}"
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        (defined(tools=("pay",)), "config/subagents/scout.toml: tools is 'pay', expected tools that only read"),
+        (defined(tools=("peep",)), "tools is 'peep', expected tools among look, pay"),
+        (defined(result="essay"), "result is 'essay', expected one of text, research, plan"),
+        (defined("look"), "config/subagents/look.toml: name is 'look', expected a name that no tool has"),
+        (defined("select_sources"), "name is 'select_sources', expected a name that no tool has"),
+        (defined(subagents=("scribe",)), "subagents is 'scribe', expected sub-agents among scout"),
+    ],
+)
+def test_a_definition_that_cannot_work_is_refused(
+    tools: ToolRegistry, definition: SubagentDefinition, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        made(tools, definition)
+
+
+def test_a_plan_without_a_catalogue_is_refused(tools: ToolRegistry, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config/interventions.toml: file is missing"):
+        made(tools, defined(result="plan"), home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "table"),
+    [
+        ({}, {"kind": "anthropic", "model": "m", "rehearsal": "clinic"}),
+        ({"rehearsal": "r"}, {"kind": "anthropic", "model": "m", "rehearsal": "r"}),
+        ({"model": {"kind": "scripted", "rehearsal": "x"}, "rehearsal": "r"}, {"kind": "scripted", "rehearsal": "r"}),
+        ({"model": {"kind": "local", "path": "p"}, "rehearsal": "r"}, {"kind": "local", "path": "p"}),
+    ],
+)
+def test_it_asks_its_own_model_or_the_usual_one_and_plays_its_own_rehearsal(
+    fields: dict[str, Any], table: dict[str, Any]
+) -> None:
+    assert defined(**fields).model_table(USUAL) == table
