@@ -109,8 +109,7 @@ def parse_flags(text: str) -> dict[str, Flag]:
     try:
         tables = parse_toml(text)
     except (ValueError, RecursionError) as exc:
-        line = re.search(r"\(at line (\d+)", str(exc))
-        problem = FlagProblem(line=int(line[1]) if line else 0, key="", message=f"not TOML: {exc}")
+        problem = FlagProblem(line=_line_told(str(exc), text), key="", message=f"not TOML: {exc}")
         raise FlagsUnreadable((problem,)) from exc
     declared = tables.get("flags")
     if isinstance(declared, dict) and len(declared) > FLAGS_MAX:
@@ -134,6 +133,13 @@ def parse_flags(text: str) -> dict[str, Flag]:
     if problems:
         raise FlagsUnreadable(tuple(sorted(problems, key=lambda problem: problem.line)))
     return flags
+
+
+def _line_told(error: str, text: str) -> int:
+    """By what reads TOML."""
+    if at := re.search(r"\(at line (\d+)", error):
+        return int(at[1])
+    return max(len(text.splitlines()), 1) if "(at end of document)" in error else 0
 
 
 def _is_among(name: str, names: Names) -> bool:

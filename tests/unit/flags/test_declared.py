@@ -156,10 +156,20 @@ def test_fault_of_a_rule_is_told_with_the_line_of_that_rule(fault: str, told: st
     assert message == f'flags."{BOOK}".rules[1]{"" if told.startswith(" ") else "."}{told}'
 
 
-def test_file_that_is_not_toml_is_told_with_the_line_of_the_fault() -> None:
-    ((line, message),) = problems("[flags.memory]\ndefault = \n")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[flags.memory]\ndefault = \n", 2),
+        ('[flags."tool.pay"]\ndefault = "', 2),
+        ("[flags.memory]\ndefault = [true,\n", 2),
+        ("[flags.memory", 1),
+        ("[flags.memory]\n[flags.memory]\n", 2),
+    ],
+)
+def test_file_that_is_not_toml_is_told_with_the_line_of_the_fault(text: str, told: int) -> None:
+    ((line, message),) = problems(text)
 
-    assert line == 2
+    assert line == told
     assert message.startswith("not TOML: ")
 
 
