@@ -18,6 +18,7 @@ from torpor.conversation.compaction import tight_limits
 from torpor.errors import ConfigError
 from torpor.flags.options import FlagOptions
 from torpor.gateway.door import door_problems
+from torpor.gateway.key_loaders import secret_readable_by_others
 from torpor.home import missing_in
 from torpor.local_files import DATA_FOLDER
 from torpor.model.registry import ModelRegistry
@@ -91,6 +92,10 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
         for problem in door_problems(settings.gateway, settings.auth, home=home.resolve(), environ=environ):
             yield Finding(part="settings", name=problem.where, ok=False, detail=_without_place(problem))
+        if why := secret_readable_by_others(settings.auth, home=home.resolve()):
+            yield Finding(
+                part="settings", name=SETTINGS_FILE, ok=True, detail=f"auth.secret_file: {why}", doubtful=True
+            )
         parts = _Parts(home, settings=settings, loaded=loaded, environ=environ)
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import msgspec
+import structlog
 
 from torpor.clock import Clock
 from torpor.errors import ConfigError
@@ -28,11 +29,14 @@ from torpor.gateway.key_loaders import (
     file_loader,
     is_address,
     placed,
+    secret_readable_by_others,
     shown,
 )
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.origins import Origins
 from torpor.gateway.tls import CertificateFiles, certificate_files
+
+_log = structlog.get_logger()
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +100,8 @@ def door_problems(
 async def _trusted(auth: AuthOptions, *, home: Path, environ: Mapping[str, str]) -> AsyncIterator[Trusted | None]:
     check_auth_options(auth)
     secret = configured_secret(auth, home=home, environ=environ)
+    if why := secret_readable_by_others(auth, home=home):
+        _log.warning("auth.secret_readable", why=why)
     if not auth.jwks:
         yield Trusted(secret=secret, options=auth) if secret is not None else None
         return

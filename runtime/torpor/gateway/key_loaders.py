@@ -5,6 +5,7 @@ Above: whoever opens an ``Authenticator``. Below: files, and an HTTP client, loa
 
 import importlib
 import ipaddress
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,7 @@ def check_auth_options(options: AuthOptions) -> None:
             expected = f"the {claim!r} of the tokens, since auth.jwks is set"
             raise ConfigError(WHERE, key=f"auth.{name}", found=value, expected=expected)
     if not has_crypto:
-        found, expected = "without the package that checks with it", "it installed: pip install 'torpor[jwks]'"
+        found, expected = "without the package that checks with it", "the extra 'jwks', in a checkout: make .venv/.jwks"
         raise ConfigError(WHERE, key="auth.jwks", found=found, expected=expected)
     if is_address(options.jwks) and not _is_safe(options.jwks):
         expected = "an https address without a user or a password; http for this machine alone"
@@ -68,6 +69,21 @@ def configured_secret(options: AuthOptions, *, home: Path, environ: Mapping[str,
         expected = f"at least {SECRET_BYTES_MIN} bytes, as `openssl rand -base64 48` makes them"
         raise ConfigError(WHERE, key=key, found=found, expected=expected)
     return secret
+
+
+def secret_readable_by_others(options: AuthOptions, *, home: Path) -> str:
+    """Why whoever has an account here may sign tokens: the file of the secret, its mode, the remedy. Empty when they
+    may not, or there is no such file."""
+    if not options.secret_file:
+        return ""
+    path = placed(options.secret_file, home=home)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return ""
+    if not mode & (stat.S_IRGRP | stat.S_IROTH):
+        return ""
+    return f"{path} has mode {mode:04o}, so that others may read it and sign tokens, expected 0600: chmod 600 {path}"
 
 
 def placed(path: str, *, home: Path) -> Path:

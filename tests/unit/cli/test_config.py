@@ -310,3 +310,12 @@ def test_policies_are_told_and_files_that_are_none(home: Path) -> None:
             "does not begin with front matter, expected id and version between two lines of ---",
         ),
     ]
+
+
+def test_a_secret_that_others_may_read_is_doubtful(home: Path) -> None:
+    (home / "config/torpor.toml").write_text('[auth]\nsecret_file = "secret.txt"\n')
+    (home / "secret.txt").write_text("s" * 48)
+    for mode, state in ((0o600, []), (0o644, ["doubtful"])):
+        (home / "secret.txt").chmod(mode)
+        told = [found for found in findings_of(home, {}) if found.detail.startswith("auth.secret_file: ")]
+        assert [found.state for found in told] == state
