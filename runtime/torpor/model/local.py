@@ -176,7 +176,7 @@ def local_options(table: Mapping[str, Any], *, home: Path, where: str) -> LocalO
 def require_library(where: str, *, key: str) -> None:
     """Raises: ConfigError: the extra is not installed."""
     if importlib.util.find_spec(LIBRARY) is None:
-        expected = "the extra that it needs: pip install 'torpor[local]', or in a checkout make .venv/.local"
+        expected = "the extra 'local', in a checkout: make .venv/.local"
         raise ConfigError(where, key=key, found="local", expected=expected)
 
 

@@ -63,10 +63,10 @@ async def open_tracing(
 
         opened = exported(options, secret=secret, environ=environ, exporter=exporter)
     except ModuleNotFoundError as exc:
-        package = "torpor[otel]"
+        brought_by = "the extra 'otel' brings"
         if (exc.name or "").startswith("opentelemetry.exporter"):
-            package = "opentelemetry-exporter-otlp-proto-http"
-        expected = f"{exc.name}, which `pip install {package!r}` brings"
+            brought_by = "the package opentelemetry-exporter-otlp-proto-http brings"
+        expected = f"{exc.name}, which {brought_by}; in a checkout: make .venv/.otel"
         raise ConfigError(
             "config/torpor.toml", key="tracing.exporter", found=options.exporter, expected=expected
         ) from exc

@@ -264,7 +264,7 @@ async def test_an_issuer_that_is_down_at_the_start_is_asked_again(tmp_path: Path
 def test_what_checks_public_keys_is_named_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torpor.gateway.key_loaders.has_crypto", False)
 
-    with pytest.raises(ConfigError, match=r"pip install 'torpor\[jwks\]'"):
+    with pytest.raises(ConfigError, match=r"the extra 'jwks', in a checkout: make \.venv/\.jwks"):
         check_auth_options(issuer_options())
 
 

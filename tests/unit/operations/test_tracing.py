@@ -30,7 +30,7 @@ async def test_nothing_is_wrapped_and_loaded_where_traces_are_off() -> None:
 @pytest.mark.parametrize(
     ("missing", "package"),
     [
-        ("opentelemetry.sdk", "torpor[otel]"),
+        ("opentelemetry.sdk", "the extra 'otel'"),
         ("opentelemetry.exporter", "opentelemetry-exporter-otlp-proto-http"),
     ],
 )
@@ -53,6 +53,7 @@ async def test_library_that_is_missing_is_named_with_what_brings_it(
 
     assert raised.value.key == "tracing.exporter"
     assert package in str(raised.value)
+    assert "make .venv/.otel" in str(raised.value)
 
 
 def test_hashed_name_is_stable_and_tells_nothing_without_the_secret() -> None:
