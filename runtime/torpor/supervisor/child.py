@@ -20,8 +20,10 @@ import msgspec
 from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added, input_tokens
+from torpor.conversation.markup import defused
 from torpor.conversation.state import CallState, ConversationState, TurnState
 from torpor.conversation.steps import CallModel, Compact, Lane, PrepareTurn, RunTools, Step, next_step
+from torpor.conversation.text import clean
 from torpor.errors import StoreError, ToolFailed
 from torpor.records.blocks import head_of, text_block
 from torpor.records.ids import ConversationKey, MessageId
@@ -209,11 +211,15 @@ class Child:
                 self._stop(STEPS)
             elif self.spent.is_over:
                 self._stop(TOKENS)
-        if isinstance(step, RunTools):
-            turn = self.journal.state.turn
-            names = sorted({call.name for call in turn.open_calls}) if turn is not None else []
+        if isinstance(step, RunTools) and (names := self._open_calls()):
             self._report(f"uses {', '.join(names)}")
         return self._observer.step(key, step, agent=agent)
+
+    def _open_calls(self) -> list[str]:
+        """Names of tools that there are: any other is the model's own words, which nobody is told."""
+        turn = self.journal.state.turn
+        names = {call.name for call in turn.open_calls} if turn is not None else set()
+        return sorted(name for name in names if self._subagent.agent.toolbox.spec(name) is not None)
 
     def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
         """Implements ``turn.contract.Observer``."""
@@ -277,8 +283,8 @@ class Child:
 
     def _say(self, text: str) -> None:
         self._messages += 1
-        id_ = MessageId(f"task_{self._messages}")
-        self.journal.add(MessageReceived(message_id=id_, principal=self._principal, blocks=(text_block(text),)))
+        id_, block = MessageId(f"task_{self._messages}"), text_block(defused(clean(text).text))
+        self.journal.add(MessageReceived(message_id=id_, principal=self._principal, blocks=(block,)))
 
     async def _expire(self) -> None:
         await anyio.sleep(self._subagent.definition.seconds_max)

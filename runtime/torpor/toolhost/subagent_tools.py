@@ -7,13 +7,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from torpor.errors import ToolRefused
+from torpor.conversation.text import is_blank
+from torpor.errors import ToolInputInvalid, ToolRefused
 from torpor.toolhost.contract import ToolContext
 from torpor.toolhost.declare import Tool, tool
 
 _GRACE_S: Final = 10.0
 """For the end of a sub-agent whose own time is over, before its call's is."""
-_RESULT_CAP_BYTES: Final = 16_384
+_RESULT_CAP_BYTES: Final = 24_576
 """More than any result type tells, since a part of an answer is none."""
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
 
@@ -24,6 +25,8 @@ def subagent_tool(name: str, *, description: str, seconds: float) -> Tool[..., A
     async def spawn(context: ToolContext, task: Task) -> str:
         if context.spawner is None:
             raise ToolRefused("no sub-agent can be started here")
+        if is_blank(task):
+            raise ToolInputInvalid("task is blank, expected what is to be done")
         return await context.spawner.spawn(name, task)
 
     spawn.__doc__ = f"""{description}
