@@ -7,7 +7,7 @@ from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import Life
 from tests.support.oracle_evidence import Commit, Gone, Grant, Journal, Released, SnapshotPut
 from torpor.errors import Fenced, LeaseHeld, StoreFull, StoreUnavailable, TorporError, WrongSequence
-from torpor.records.ids import ConversationKey
+from torpor.records.ids import CHILD_MARK, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
     ContextReplaced,
@@ -16,6 +16,8 @@ from torpor.records.journal import (
     JournalRecord,
     MessageReceived,
     ModelRequested,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
@@ -47,6 +49,8 @@ class Kept(NamedTuple):
     journal: Journal | None
     names: list[str]
     """Of everything that there is."""
+    below: list[Journal]
+    """Of its sub-agents and theirs."""
 
 
 class SimCore:
@@ -85,22 +89,22 @@ class SimCore:
 
     def _carry_out(self, requests: Sequence[Request], group: list[int], outcomes: list[Outcome]) -> None:
         before = [self._holders(_key_of(requests[index])) for index in group]
-        journal = self._kept(_key_of(requests[group[0]])).journal if isinstance(requests[group[0]], Erase) else None
+        erased = self._kept(_key_of(requests[group[0]])) if isinstance(requests[group[0]], Erase) else None
         for index, outcome in zip(group, self._core.commit([requests[index] for index in group]), strict=True):
             outcomes[index] = outcome
         for index, holder in zip(group, before, strict=True):
             self._note(requests[index], outcomes[index], holder)
-            if journal is not None and not isinstance(outcomes[index], TorporError):
-                self._note_gone(_key_of(requests[index]), journal)
+            if erased is not None and erased.journal is not None and not isinstance(outcomes[index], TorporError):
+                self._note_gone(_key_of(requests[index]), erased.journal, below=erased.below)
             if not isinstance(outcomes[index], TorporError):
                 outcomes[index] = self._lost_reply(requests[index]) or outcomes[index]
 
-    def _note_gone(self, key: ConversationKey, journal: Journal) -> None:
+    def _note_gone(self, key: ConversationKey, journal: Journal, *, below: list[Journal]) -> None:
         life, world = self._life, self._life.world
         world.saw(Sight.DELETED)
         world.note(life.name, "gone", conversation=key.conversation, records=journal.rows[-1].last_seq)
         left = self._kept(key).names
-        world.evidence.gone.append(Gone(moment=world.moment(), life=life.name, journal=journal, left=left))
+        world.evidence.gone.append(Gone(moment=world.moment(), life=life.name, journal=journal, left=left, below=below))
 
     def _refusal(self, request: Request) -> TorporError | None:
         """Why the request is not carried out."""
@@ -151,6 +155,8 @@ class SimCore:
             case Append(), _:
                 for record in request.records:
                     world.counts.update(_met(record))
+                    if isinstance(record, SubagentStarted):
+                        world.counts[f"child:depth {request.key.conversation.count(CHILD_MARK) + 1}"] += 1
                 self._note_append(request, is_due=request.due_us is not None)
             case Begin(), _:
                 world.saw(Sight.FORKED)
@@ -276,6 +282,10 @@ def _met(record: JournalRecord) -> Iterator[str]:
             yield f"cancelled:{record.reason}"
         case TurnFailed():
             yield f"failed:{record.code}"
+        case SubagentFinished():
+            yield f"child:{record.code or 'answered'}"
+            if record.dropped:
+                yield "child:dropped"
         case _:
             pass
 

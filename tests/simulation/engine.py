@@ -12,7 +12,8 @@ from tests.simulation.media import Medium
 from tests.simulation.model import DEADLINE_S, SimModel
 from tests.simulation.offers import Switches, surroundings_of
 from tests.simulation.ports import SimBus, SimClock, SimIds
-from tests.simulation.tools import Ledger, toolbox_of
+from tests.simulation.subagents import SPAWNING, StepWatch, spawning_tools, subagents_of
+from tests.simulation.tools import TOOLS, Ledger, toolbox_of
 from tests.simulation.wholes import CUT_WITHIN_S, wholes_of
 from tests.support.oracle_evidence import LiveRules, Window
 from torpor.actor.options import ActorOptions
@@ -25,6 +26,7 @@ from torpor.flags.contract import EVERYTHING_ON
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
 from torpor.turn.agents import UNBOUND, Agent, Agents
+from torpor.turn.contract import UNOBSERVED
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
 from torpor.turn.places import FairPlaces
@@ -44,6 +46,7 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
         clock = SimClock(life)
         places = FairPlaces(2, monotonic_s=clock.monotonic_s)
         runner = runner_of(life, medium.job_store)
+        subagents = subagents_of(life, ledger=ledger, holders=medium.holder)
         parts = ActorParts(
             store=store,  # type: ignore[arg-type]  # stands for one, method by method
             bus=bus,
@@ -64,6 +67,8 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
                 snapshot_share=plan.snapshot_share,
             ),
             jobs_added=runner.wake,
+            spawns=subagents.of if subagents is not None else None,
+            observer=StepWatch() if subagents is not None else UNOBSERVED,
         )
         options = SupervisorOptions(
             idle_timeout_s=plan.idle_timeout_s,
@@ -98,14 +103,15 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
         yield Engine(supervisor, directory=wholes.directory, forks=wholes.forks, runner=runner, store=store, bus=bus)
 
 
-_FIXED_TOKENS: Final[dict[int, int]] = {}
-"""Of an agent with all tools and skills, by the budget of its index; the same in every run."""
+_FIXED_TOKENS: Final[dict[tuple[int, bool], int]] = {}
+"""Of an agent with all tools and skills, by the budget of its index and whether it has sub-agents; the same in every
+run."""
 
 
 def _agent(life: Life, *, medium: Medium, ledger: Ledger, switches: Switches) -> Agent:
     """The one agent; a home that changed has another prompt, and one tool less."""
     world, plan = life.world, life.world.plan
-    has_changed = world.roll(Fault.HOME_CHANGED)
+    has_changed, spawning = world.roll(Fault.HOME_CHANGED), SPAWNING if plan.has_subagents else ()
 
     def made(profile: Profile, *, system: str = "You are a clerk.", without: str = "") -> Agent:
         definition = AgentDefinition(
@@ -118,18 +124,21 @@ def _agent(life: Life, *, medium: Medium, ledger: Ledger, switches: Switches) ->
         )
         return Agent(
             definition,
-            model=SimModel(life, holders=medium.holder, stir=switches.stir),
-            toolbox=toolbox_of(life, ledger, without=without),
+            model=SimModel(life, holders=medium.holder, stir=switches.stir, spawning=spawning),
+            toolbox=toolbox_of(
+                life, ledger, tools=[tool for tool in TOOLS if tool.name != without], more=spawning_tools(life)
+            ),
             index_budget_tokens=plan.index_budget_tokens,
             profile=profile,
             summariser=summariser_of(life),
             live=live_model_of(life),
         )
 
-    if plan.index_budget_tokens not in _FIXED_TOKENS:
+    kind = plan.index_budget_tokens, plan.has_subagents
+    if kind not in _FIXED_TOKENS:
         fullest = made(UNBOUND).offer(EVERYTHING_ON, switches.fullest, has_earlier=True)
-        _FIXED_TOKENS[plan.index_budget_tokens] = tokens_of_bytes(fullest.preamble.size_bytes)
-    profile = _profile(life, _FIXED_TOKENS[plan.index_budget_tokens])
+        _FIXED_TOKENS[kind] = tokens_of_bytes(fullest.preamble.size_bytes)
+    profile = _profile(life, _FIXED_TOKENS[kind])
     if not has_changed:
         return made(profile)
     return made(profile, system=f"You are a clerk, as of {life.name}.", without=world.rng.choice(("file", "look")))

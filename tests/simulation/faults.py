@@ -6,6 +6,7 @@ drowned by common ones. Sizes and bounds of the engine are drawn as well, since 
 
 from enum import StrEnum
 from random import Random
+from typing import Final
 
 import msgspec
 
@@ -248,10 +249,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     thaws_max: int
     deletes: int
     """How often clients delete the conversation, against other things that they do."""
+    has_subagents: bool
+    """Whether agents have sub-agents work for them; the other seeds play as if there were none."""
+    child_steps_max: int
+    child_tokens_max: int
+    child_seconds_max: float
+    children_at_once: int
+    children_deep: int
+    children_tokens_max: int
+    """Of all that work for one turn."""
 
 
-def plan_of(rng: Random) -> Plan:
-    """Draw a plan."""
+_FEW: Final = 4
+"""One seed in so many has sub-agents, since their runs are long."""
+
+
+def plan_of(seed: int, rng: Random) -> Plan:
+    """Draw a plan. What is said of sub-agents is drawn apart: it came later, and older seeds are to stay what they
+    are."""
+    own = Random(f"{seed}, sub-agents")
     chance = {
         fault: _ABOUT.get(fault, _OTHERWISE) * rng.uniform(0.2, 2.0) if rng.random() < 0.6 else 0.0
         for fault in Fault
@@ -293,4 +309,11 @@ def plan_of(rng: Random) -> Plan:
         live_max=rng.choice((1, 2_000)),
         thaws_max=rng.choice((1, 32)),
         deletes=rng.choice((0, 0, 2)),
+        has_subagents=seed % _FEW == 2,
+        child_steps_max=own.choice((2, 4, 6)),
+        child_tokens_max=own.choice((0, 1_500, 5_000)),
+        child_seconds_max=own.choice((2.0, 6.0, 40.0)),
+        children_at_once=own.choice((1, 3, 4)),
+        children_deep=own.choice((2, 3, 3)),
+        children_tokens_max=own.choice((0, 6_000, 400_000)),
     )

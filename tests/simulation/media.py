@@ -2,7 +2,7 @@
 
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Sized
+from collections.abc import AsyncIterator, Sequence, Sized
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -89,13 +89,13 @@ class MemoryMedium:
         pass  # its core refuses
 
     def holder(self, key: ConversationKey) -> tuple[str, int]:
-        held = self.data.conversations.get(key)
+        held = self.data.conversations.get(key.root)
         return (held.holder, held.fence) if held else ("", 0)
 
     def kept(self, key: ConversationKey) -> Kept:
-        journal = next((journal for journal in self.journals() if journal.conversation == key.conversation), None)
+        journal, below = _own(self.journals(), key)
         if (held := self.data.conversations.get(key)) is None:
-            return Kept(None, [])
+            return Kept(None, [], below)
         parts: dict[str, Sized | None] = {
             "records": held.batches,
             "snapshot": held.snapshot.data if held.snapshot else None,
@@ -103,8 +103,9 @@ class MemoryMedium:
             "blobs": held.handles,
             "jobs": self.data.jobs.of(key),
             "timers": held.timers,
+            "sub-agents": self.data.below(key),
         }
-        return Kept(journal, [name for name, part in parts.items() if part])
+        return Kept(journal, [name for name, part in parts.items() if part], below)
 
     def journals(self) -> list[Journal]:
         return [
@@ -129,7 +130,7 @@ class MemoryMedium:
         ]
 
     def due(self) -> bool:
-        return any(held.due_us is not None for held in self.data.conversations.values())
+        return any(held.due_us is not None for key, held in self.data.conversations.items() if not key.is_child)
 
     def has_snapshot(self, key: ConversationKey) -> bool:
         held = self.data.conversations.get(key)
@@ -190,12 +191,13 @@ class SqliteMedium:
         return self._holder
 
     def kept(self, key: ConversationKey) -> Kept:
-        journal = next((journal for journal in self.journals() if journal.conversation == key.conversation), None)
+        journal, below = _own(self.journals(), key)
         whose = (
             "WHERE number NOT IN (SELECT number FROM conversations UNION SELECT 0)"  # the journal keeps emptied rows
         )
         names = [table for table in _TABLES if self._query(f"SELECT 1 FROM {table} {whose}")]
-        return Kept(journal, ["row", *names] if journal else names)
+        names += ["sub-agents"] if below else []
+        return Kept(journal, ["row", *names] if journal else names, below)
 
     def journals(self) -> list[Journal]:
         found = []
@@ -227,7 +229,9 @@ class SqliteMedium:
         return [JobLeft(conversation=name, id=id_, is_dead=state == "dead") for name, id_, state in found]
 
     def due(self) -> bool:
-        return bool(self._query("SELECT 1 FROM conversations WHERE due_us IS NOT NULL LIMIT 1"))
+        return bool(
+            self._query("SELECT 1 FROM conversations WHERE due_us IS NOT NULL AND instr(conversation, '/') = 0 LIMIT 1")
+        )
 
     def has_snapshot(self, key: ConversationKey) -> bool:
         return bool(self._snapshot(key))
@@ -258,3 +262,10 @@ class SqliteMedium:
             return []
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             return db.execute(statement, values).fetchall()
+
+
+def _own(journals: Sequence[Journal], key: ConversationKey) -> tuple[Journal | None, list[Journal]]:
+    """That of a conversation, and those of its sub-agents."""
+    own = next((journal for journal in journals if journal.conversation == key.conversation), None)
+    beginning = key.child("").conversation
+    return own, [journal for journal in journals if journal.conversation.startswith(beginning)]

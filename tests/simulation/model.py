@@ -14,6 +14,7 @@ import msgspec
 from tests.simulation.faults import Fault, Sight
 from tests.simulation.life import Life
 from tests.simulation.tools import SimulatedCrash
+from tests.simulation.world import World
 from tests.support.oracle_evidence import Json, ModelCall
 from torpor.conversation.view import request_body
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
@@ -36,7 +37,7 @@ DEADLINE_S = 6.0
 MARK: Final = re.compile(r"\[(c\d+):")
 """How every message of a client begins."""
 _HANDLE: Final = re.compile(r"read_result with handle=\W+([0-9a-f]{64})")
-_TOOLS: Final = (
+TOOL_NAMES: Final = (
     *("look", "look", "pay", "book", "ship", "file"),
     *("load_skill", "load_skill", "search_skills", "read_earlier"),
 )
@@ -47,6 +48,8 @@ _PASSING: Final = (ProviderUnavailable, Overloaded, RateLimited, StreamLost)
 _LASTING: Final = (RequestInvalid, ContextTooLong, KeyRefused)
 _LONG: Final = 40
 """Times the last words of a long message: of about 170 tokens."""
+MOODS: Final = ("plain", "plain", "plain", "endless", "stubborn")
+"""In which a sub-agent goes about its task: it never comes to an end, or its answer is never as it should be."""
 _WORDS: Final = ("well", "then", "maybe", "so", "about that", "done", "hm")
 
 
@@ -54,9 +57,18 @@ class SimModel:
     """Implements ``model.contract.Model`` for one life."""
 
     def __init__(
-        self, life: Life, *, holders: Callable[[ConversationKey], tuple[str, int]], stir: Callable[[], None]
+        self,
+        life: Life,
+        *,
+        holders: Callable[[ConversationKey], tuple[str, int]],
+        stir: Callable[[], None],
+        spawning: tuple[str, ...] = (),
+        tools: tuple[str, ...] = TOOL_NAMES,
     ) -> None:
-        """Args: stir: changes the world while the model thinks."""
+        """Args: stir: changes the world while the model thinks.  spawning: tools that have sub-agents work.  tools: the
+        others that it asks for, the more often the more often they are named."""
+        self._spawning = spawning
+        self._tools = tools + spawning * 3
         self._life = life
         self._stir = stir
         self._holders = holders
@@ -81,8 +93,7 @@ class SimModel:
             raise self._fault(_LASTING)
         if world.roll(Fault.MODEL_TOO_LONG):
             raise ContextTooLong("simulated")
-        last = json.loads(call.body)["messages"][-1]["content"]
-        blocks = self._blocks(last)
+        blocks = self._blocks(json.loads(call.body)["messages"])
         stop_reason = self._stop_reason(blocks)
         await self._stream(blocks, sink)
         if world.roll(Fault.MODEL_TIMED_OUT):
@@ -105,8 +116,7 @@ class SimModel:
 
     def _noted(self, request: ModelRequest) -> ModelCall:
         body = request_body(request.preamble, request.view, live=request.live)
-        mark = MARK.search(body.decode())
-        conversation = mark[1] if mark else ""
+        conversation = self._conversation(body)
         world = self._life.world
         call = ModelCall(
             moment=world.moment(),
@@ -119,6 +129,11 @@ class SimModel:
         )
         world.evidence.model_calls.append(call)
         return call
+
+    def _conversation(self, body: bytes) -> str:
+        """Whose request it is."""
+        mark = MARK.search(body.decode())
+        return mark[1] if mark else ""
 
     async def _stream(self, blocks: list[Json], sink: ReplySink) -> None:
         life, world = self._life, self._life.world
@@ -143,9 +158,9 @@ class SimModel:
         await anyio.sleep(1.5 if world.roll(Fault.MODEL_SLOW) else seconds)
         await self._life.gate()
 
-    def _blocks(self, last: list[Json]) -> list[Json]:
+    def _blocks(self, messages: list[Json]) -> list[Json]:
         """What to say next: tools now and then, and after their results mostly words."""
-        world = self._life.world
+        world, last = self._life.world, messages[-1]["content"]
         rng = world.rng
         if world.roll(Fault.MODEL_EMPTY):
             return []
@@ -188,7 +203,7 @@ class SimModel:
         arguments: Any = {"what": world.rng.choice(_WORDS)}
         if world.roll(Fault.MODEL_BAD_INPUT):
             arguments = world.rng.choice(([1], "text", None, {"which": 1}, {"what": 1}, {}))
-        name = "dance" if world.roll(Fault.MODEL_UNKNOWN_TOOL) else world.rng.choice(_TOOLS)
+        name = "dance" if world.roll(Fault.MODEL_UNKNOWN_TOOL) else world.rng.choice(self._tools)
         if name == "load_skill":
             return self._use(name, {"name": world.rng.choice(_SKILLS)})
         if name == "read_earlier":
@@ -197,6 +212,8 @@ class SimModel:
             )
         if name == "search_skills":
             return self._use(name, {"query": world.rng.choice(_SKILLS)})
+        if name in self._spawning and isinstance(arguments, dict) and isinstance(arguments.get("what"), str):
+            arguments = {"task": errand(world)}
         return self._use(name, arguments)
 
     def _use(self, name: str, arguments: Any) -> Json:
@@ -204,6 +221,12 @@ class SimModel:
         if not world.roll(Fault.MODEL_SAME_IDS):
             world.counts["call ids"] += 1
         return {"type": "tool_use", "id": f"toolu_{world.counts['call ids']}", "name": name, "input": arguments}
+
+
+def errand(world: World) -> str:
+    """A task that no other sub-agent has."""
+    world.counts["errands"] += 1
+    return f"errand {world.counts['errands']}, {world.rng.choice(MOODS)}"
 
 
 def key_of(conversation: str) -> ConversationKey:

@@ -36,6 +36,8 @@ FLAGS: Final = (
     "skill.visits",
     "live_context",
 )
+CHILD_FLAGS: Final = ("subagent.scout", "subagent.dig", "tool.seek")
+"""As well, where there are sub-agents."""
 SKILLS: Final = {"refunds": "look pay", "visits": "look book ship", "manners": ""}
 """With the tools that each of them allows."""
 EDITIONS: Final = (0, 1, 2)
@@ -50,11 +52,12 @@ class Switches:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._is_on = dict.fromkeys(FLAGS, True)
+        self._flags = (*FLAGS, *CHILD_FLAGS) if world.plan.has_subagents else FLAGS
+        self._is_on = dict.fromkeys(self._flags, True)
         self._flipped = FLAGS[0]
         """The flag that was flipped last; often it is flipped back."""
         self._editions = dict.fromkeys(SKILLS, 1)
-        for key in FLAGS:
+        for key in self._flags:
             self._note_switch(key)
         for skill in SKILLS:
             self._note_skill(skill)
@@ -76,7 +79,7 @@ class Switches:
         """Flip a flag or edit a skill, as luck will have it."""
         rng = self._world.rng
         if self._world.roll(Fault.FLAG_FLIPPED):
-            key = self._flipped = self._flipped if rng.random() < 0.4 else rng.choice(FLAGS)
+            key = self._flipped = self._flipped if rng.random() < 0.4 else rng.choice(self._flags)
             self._is_on[key] = not self._is_on[key]
             self._world.note("world", "flipped", key=key, is_on=self._is_on[key])
             self._note_switch(key)

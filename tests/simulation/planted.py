@@ -11,6 +11,7 @@ from unittest.mock import patch
 import msgspec
 
 from tests.simulation.faults import Fault
+from tests.simulation.planted_children import PLANTED_CHILDREN
 from tests.simulation.planted_folds import PLANTED_FOLDS
 from tests.simulation.planted_wholes import PLANTED_WHOLES
 from tests.simulation.planting import Planted
@@ -225,4 +226,5 @@ PLANTED: Final = {
     "context_of_before": Planted(context_of_before, "context", 50),
     **PLANTED_FOLDS,
     **PLANTED_WHOLES,
+    **PLANTED_CHILDREN,
 }

@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--world", choices=("a", "b"), default="a")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--stride", type=int, default=1, help="from one seed to the next; 4 stays with sub-agents")
     parser.add_argument("--planted", choices=tuple(PLANTED), help="a bug to switch on")
     options = parser.parse_args()
     deterministic.check()
@@ -28,7 +29,7 @@ def main() -> None:
             print(violation)
         raise SystemExit(1 if outcome.violations else 0)
     counts, broken, begun = Counter[str](), 0, time.perf_counter()
-    for seed in range(options.seed, options.seed + options.count):
+    for seed in range(options.seed, options.seed + options.count * options.stride, options.stride):
         outcome = simulate(options.world, seed, planted=planted)
         counts += outcome.counts
         if outcome.violations:

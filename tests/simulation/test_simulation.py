@@ -77,9 +77,9 @@ def test_equal_seeds_interleave_equally_and_others_do_not() -> None:
     deterministic.check()
 
 
-@pytest.mark.parametrize("world", ["a", "b"])
-def test_a_seed_plays_the_same_run_in_every_process(world: str) -> None:
-    command = [sys.executable, "-m", "tests.simulation.run", "--world", world, "--seed", "3"]
+@pytest.mark.parametrize(("world", "seed"), [("a", 3), ("b", 3), ("a", 2), ("b", 6)])
+def test_a_seed_plays_the_same_run_in_every_process(world: str, seed: int) -> None:
+    command = [sys.executable, "-m", "tests.simulation.run", "--world", world, "--seed", str(seed)]
     traces = [
         subprocess.run(
             command,
@@ -118,6 +118,8 @@ def test_the_sample_meets_every_fault_and_everything_that_follows_from_one(sampl
         *("failed:crashed", "failed:step_limit", "failed:model_unavailable", "failed:model_request_invalid"),
         *("failed:model_stream_lost", "failed:model_context_too_long", "failed:model_timed_out"),
         *("failed:unknown_stop_reason", "failed:output_limit", "failed:context_too_long"),
+        *("child:answered", "child:cancelled", "child:failed", "child:lost", "child:dropped"),
+        *("child:seconds", "child:steps", "child:tokens", "child:depth 1", "child:depth 2", "child:depth 3"),
     }
     assert sorted(expected - counts) == []
 

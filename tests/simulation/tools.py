@@ -7,7 +7,7 @@ that answers *never* makes sure of it: another life that still means to act find
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -112,13 +112,17 @@ class SimBlobs:
         return tuple(handle for owner, handle in self._ledger.blobs if owner == key.owner)
 
 
-class _Act:
+class Act:
     """One run of one tool."""
 
     def __init__(self, name: str, context: ToolContext) -> None:
         self._name = name
         self._context = context
         self._life, self._ledger = _ACTING.get()
+
+    def note(self, what: str, text: str) -> None:
+        """A line in the ledger."""
+        self._ledger.note(self._life, self._context, self._name, what, text=text)
 
     async def perform(self, *, writes: bool, keeps_key: bool = False) -> str:
         life, world, ledger, key = self._life, self._life.world, self._ledger, self._context.idempotency_key
@@ -186,41 +190,41 @@ _ACTING: Final = ContextVar[tuple[Life, Ledger]]("acting")
 @tool(effect="read", deadline_s=DEADLINE_S)
 async def look(what: str, context: ToolContext) -> str:
     """Look something up."""
-    return await _Act("look", context).perform(writes=False)
+    return await Act("look", context).perform(writes=False)
 
 
 @tool(deadline_s=DEADLINE_S)
 async def pay(what: str, context: ToolContext) -> str:
     """Pay for something."""
-    return await _Act("pay", context).perform(writes=True)
+    return await Act("pay", context).perform(writes=True)
 
 
 @tool(deadline_s=DEADLINE_S, accepts_key=True)
 async def book(what: str, context: ToolContext) -> str:
     """Book something."""
-    return await _Act("book", context).perform(writes=True, keeps_key=True)
+    return await Act("book", context).perform(writes=True, keeps_key=True)
 
 
 @tool(deadline_s=DEADLINE_S)
 async def ship(what: str, context: ToolContext) -> str:
     """Ship something."""
-    return await _Act("ship", context).perform(writes=True)
+    return await Act("ship", context).perform(writes=True)
 
 
 @tool(deadline_s=DEADLINE_S, accepts_key=True)
 async def file(what: str, context: ToolContext) -> str:
     """File something."""
-    return await _Act("file", context).perform(writes=True, keeps_key=True)
+    return await Act("file", context).perform(writes=True, keeps_key=True)
 
 
 @ship.probe
 async def became_of_ship(context: ToolContext) -> str | NeverHappened | None:
-    return await _Act("ship", context).probe()
+    return await Act("ship", context).probe()
 
 
 @file.probe
 async def became_of_file(context: ToolContext) -> str | NeverHappened | None:
-    return await _Act("file", context).probe()
+    return await Act("file", context).probe()
 
 
 TOOLS: Final[tuple[Tool[..., Any], ...]] = (look, pay, book, ship, file)
@@ -266,9 +270,10 @@ class SimToolbox:
         return answer
 
 
-def toolbox_of(life: Life, ledger: Ledger, *, without: str) -> SimToolbox:
-    """The toolbox of one life, but for one tool; they are asynchronous, so no thread is ever started."""
+def toolbox_of(
+    life: Life, ledger: Ledger, *, tools: Iterable[Tool[..., Any]] = TOOLS, more: Iterable[Tool[..., Any]] = ()
+) -> SimToolbox:
+    """A toolbox of one life; its tools are asynchronous, so no thread is ever started."""
     blobs: Blobs = SimBlobs(ledger, life)
-    tools = [tool for tool in TOOLS if tool.name != without]
     options = ToolOptions(deadline_s=DEADLINE_S, result_cap_bytes=RESULT_CAP_MIN_BYTES, blob_deadline_s=DEADLINE_S)
-    return SimToolbox(ToolRegistry(tools, blobs=blobs, options=options).toolbox(), life, ledger)
+    return SimToolbox(ToolRegistry(tools, blobs=blobs, options=options).toolbox(more=more), life, ledger)

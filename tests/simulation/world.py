@@ -24,7 +24,7 @@ class World:
         """Args: dwells: fields of the plan that are not left to the seed."""
         self.seed = seed
         self.rng = Random(seed)
-        self.plan: Plan = msgspec.structs.replace(plan_of(self.rng), **dwells)
+        self.plan: Plan = msgspec.structs.replace(plan_of(seed, self.rng), **dwells)
         self.evidence = Evidence()
         self.counts = Counter[str]()
         self.trace: list[str] | None = [] if is_traced else None

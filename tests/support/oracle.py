@@ -7,10 +7,11 @@ Promises about one conversation are judged one conversation at a time, over the 
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.support.oracle_case import Case
+from tests.support.oracle_case import CHILD_MARK, Case
 from tests.support.oracle_clients import answered, has_received, judge_clients
 from tests.support.oracle_effects import judge_effects
 from tests.support.oracle_evidence import Command, Evidence, Violation
+from tests.support.oracle_families import Families
 from tests.support.oracle_folds import judge_folds
 from tests.support.oracle_lists import judge_lists, listed
 from tests.support.oracle_live import judge_live
@@ -25,8 +26,10 @@ def judge(evidence: Evidence) -> list[Violation]:
     names = [entry.journal.conversation for entry in evidence.gone]
     names += [journal.conversation for journal in evidence.journals]
     names += [entry.conversation for entry in evidence.commits]
-    for name in dict.fromkeys(names):
+    families = Families(evidence)
+    for name in dict.fromkeys(name for name in names if CHILD_MARK not in name):
         lives = lives_of(name, evidence, accepts=_accepts)
+        families.add(lives)
         found.extend(judge_wholes(evidence, lives))
         for case in lives:
             found.extend(case.story.violations)
@@ -34,6 +37,7 @@ def judge(evidence: Evidence) -> list[Violation]:
             found.extend(judge_clients(case))
             found.extend(judge_lists(case))
             found.extend(judge_fork(case) if case.story.copied_seq else _judge_work(case))
+    found.extend(families.violations())
     return found
 
 

@@ -24,6 +24,8 @@ from tests.support.oracle_story import Story
 
 NEVER = 1 << 62
 """Later than every moment."""
+CHILD_MARK = "/"
+"""Between the name of a conversation and that of a sub-agent; it has its lease."""
 
 
 class Case:
@@ -40,8 +42,9 @@ class Case:
         self.story = Story(journal)
         self.commits: list[Commit] = [entry for entry in evidence.commits if entry.conversation == name]
         self.snapshots: list[SnapshotPut] = [entry for entry in evidence.snapshots if entry.conversation == name]
-        self.grants: list[Grant] = [entry for entry in evidence.grants if entry.conversation == name]
-        self.released: list[Released] = [entry for entry in evidence.released if entry.conversation == name]
+        root = name.partition(CHILD_MARK)[0]
+        self.grants: list[Grant] = [entry for entry in evidence.grants if entry.conversation == root]
+        self.released: list[Released] = [entry for entry in evidence.released if entry.conversation == root]
         self.published: list[Published] = [entry for entry in evidence.published if entry.conversation == name]
         self.deltas: list[Delta] = [entry for entry in evidence.deltas if entry.conversation == name]
         self.model_calls: list[ModelCall] = [entry for entry in evidence.model_calls if entry.conversation == name]

@@ -24,6 +24,17 @@ def judge_effects(case: Case) -> Iterator[Violation]:
     yield from _keys(case)
 
 
+def judge_reads(case: Case) -> Iterator[Violation]:
+    """Of a sub-agent, whose tools only read, and which may end before what they returned is on record."""
+    for call_id in sorted({step.call_id for step in case.tool_steps}):
+        own = [step for step in case.tool_steps if step.call_id == call_id]
+        call = case.story.calls.get(call_id)
+        yield from _effects(case, call_id, call, own)
+        if call is not None:
+            yield from _repeats(case, call, own)
+    yield from _keys(case)
+
+
 def _effect_of(steps: list[ToolStep]) -> list[ToolStep]:
     return [step for step in steps if step.what == "effect"]
 

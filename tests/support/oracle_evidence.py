@@ -64,6 +64,8 @@ class Gone:
     """What there was of it."""
     left: list[str]
     """What there still was behind that."""
+    below: list[Journal] = field(default_factory=list)
+    """Of its sub-agents and theirs, as they were."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,6 +206,18 @@ class LiveRules:
 
 
 @dataclass(slots=True, kw_only=True)
+class ChildRules:
+    """What sub-agents were allowed."""
+
+    steps_max: int
+    tokens_max: int
+    depth_max: int
+    selected_max: int
+    results: Mapping[str, str]
+    """The type of what each owes, by its name: ``text`` or ``research``."""
+
+
+@dataclass(slots=True, kw_only=True)
 class ToolStep:
     """A line of the tools' own ledger."""
 
@@ -215,7 +229,8 @@ class ToolStep:
     tool: str
     key: str
     what: str
-    """``started``, ``effect``, ``returned`` (to the engine), ``probed``."""
+    """``started``, ``effect``, ``returned`` (to the engine), ``probed``; in ``text`` an id that is ``finding`` its way
+    to a collector or ``found`` it, or ids that are ``selecting``."""
     is_holder: bool
     outcome: str = ""
     text: str = ""
@@ -319,6 +334,8 @@ class Evidence:
     """Messages that may wait."""
     window: Window | None = None
     """None where the window of the agent's model is large."""
+    children: ChildRules | None = None
+    """None where there are no sub-agents."""
     live: LiveRules | None = None
     """None for an agent without live contexts."""
     is_restricted: bool = False

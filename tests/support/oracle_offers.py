@@ -104,7 +104,7 @@ class _Walk:
         self._base_skills, self._base_loaded_in = dict(self._skills), dict(self._loaded_in)
         tools = {tool["name"] for tool in self._preamble["tools"]} - ALWAYS_OFFERED
         index = "".join(block["text"] for block in self._preamble["system"][1:])
-        offered = {f"tool.{name}" for name in tools}
+        offered = {f"{kind}.{name}" for name in tools for kind in ("tool", "subagent")}
         offered |= {key for key in self._off if key.startswith("skill.") and f'"{key[6:]}"' in index}
         if offered & self._off:
             yield self._broken("off_offered", record, f"{sorted(offered & self._off)} are off")
@@ -224,6 +224,12 @@ def _runs(case: Case) -> Iterator[Violation]:
             yield case.broken("tool_not_offered", f"{step.tool} ran in turn {call.turn}, which does not offer it")
         if was_off(case, f"tool.{step.tool}", asked[step.call_id], step.moment):
             yield case.broken("tool_off", f"call {step.call_id} ran {step.tool}, which was off since it was asked for")
+    for record in case.story.records:
+        if record["kind"] != "subagent_started":
+            continue
+        id_, name = record["call_id"], record["name"]
+        if was_off(case, f"subagent.{name}", asked.get(id_, NEVER), case.durable(record["seq"])):
+            yield case.broken("tool_off", f"call {id_} had {name} work, which was off since it was asked for")
 
 
 def replied_at(case: Case, record: Json) -> int:

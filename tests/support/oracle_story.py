@@ -172,6 +172,11 @@ class Story:
         for record in self.records:
             self._read(record)
 
+    @property
+    def link(self) -> str:
+        """The last one of the view as it is in the end."""
+        return chain_link(messages_of(self._view))
+
     def _broken(self, kind: str, seq: int, fact: str) -> None:
         self.violations.append(Violation(kind, f"{self.conversation} record {seq}", fact))
 
