@@ -135,3 +135,16 @@ async def test_a_blob_that_another_conversation_of_the_owner_names_is_not_its_ow
     assert await store.handles_of(OTHER) == ()
     await store.erase(await lease_of(store))
     assert await store.handles_of(OTHER) == ("b" * 64,)
+
+
+async def test_blobs_that_no_record_of_the_owner_names_are_told_apart(store: Store) -> None:
+    mine, others, strangers, nobodys = (letter * 64 for letter in "abcd")
+    await fill(store, handles=(mine,))
+    await fill(store, OTHER, handles=(others,))
+    await fill(store, SOMEBODY_ELSES, handles=(strangers,))
+    asked = (nobodys, strangers, others, mine)
+    assert await store.unnamed(KEY, asked) == (strangers, nobodys)
+    await store.erase(await lease_of(store))
+    assert await store.unnamed(KEY, asked) == (mine, strangers, nobodys)
+    many = [f"{number:064x}" for number in range(1_000)]
+    assert await store.unnamed(KEY, [others, *many]) == tuple(many)

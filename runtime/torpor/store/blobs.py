@@ -48,6 +48,8 @@ class LocalBlobs:
         self._numbers = itertools.count()
         self._durable: set[Path] = set()
         self._kept = Kept()
+        self._unfinished: set[str] = set()
+        """Names of files that are being written."""
         self._deciding = threading.Lock()
         """Held for the look whether a blob is there or may go, so that neither comes between the other and its deed."""
 
@@ -99,6 +101,7 @@ class LocalBlobs:
             self._make_durable(folder)
             with self._deciding:
                 self._kept.keep(key, handle)
+                self._unfinished.add(temporary)
                 is_there = path.exists()
             if not is_there:
                 _write_new(unfinished, data)
@@ -108,6 +111,8 @@ class LocalBlobs:
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
             raise _translated(exc, path) from exc
+        finally:
+            self._unfinished.discard(temporary)
         return handle
 
     def _remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
@@ -115,7 +120,7 @@ class LocalBlobs:
         try:
             for handle in handles:
                 with self._deciding:
-                    if not self._kept.is_kept(key, handle):
+                    if handle not in self._unfinished and not self._kept.is_kept(key, handle):
                         (folder / handle).unlink(missing_ok=True)
             if handles and folder.is_dir():
                 _flush_directory(folder)

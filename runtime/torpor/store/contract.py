@@ -279,6 +279,10 @@ class Store(Protocol):
         sub-agent, also not the conversation that it works for."""
         ...
 
+    async def unnamed(self, key: ConversationKey, handles: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``handles`` that no record of any conversation of the owner of ``key`` names, sorted."""
+        ...
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         """Whether a record of this conversation says that a sub-agent left the bundle ``handle``; a point read."""
         ...
@@ -289,12 +293,16 @@ class Store(Protocol):
         With it goes whatever its sub-agents wrote. Afterwards the key answers like one that was never written to, and
         where the medium can be read by others, the bytes are gone from it, unless the answer says that they linger. A
         tombstone stays, but none of a sub-agent. Blobs are not touched: see ``handles_of``, before. The lease goes on.
-        Raises: Fenced: nothing was erased.  StoreUnavailable: it may have been; erasing again settles it.
+        What keeps the bytes from going is no failure of the erasure, which has happened then.
+        Raises: Fenced, StoreFull: nothing was erased.  StoreUnavailable: it may have been; erasing again settles it.
         """
         ...
 
     async def scrubbed(self) -> bool:
-        """Whether nothing that was ever erased lingers on the medium; what can be done about it is tried first."""
+        """Whether nothing that was ever erased lingers on the medium; what can be done about it is tried first.
+
+        A store that cannot do it says False.
+        """
         ...
 
     async def begin(

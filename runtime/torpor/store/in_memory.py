@@ -3,7 +3,7 @@
 Above: whoever takes a ``Store``. Below: ``memory_data``, which lasts longer than this.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Final, Self
@@ -179,6 +179,12 @@ class InMemoryStore(Writes):
         others = (held for other, held in conversations.items() if other not in its_own and _is_same_owner(other, key))
         elsewhere = {handle for held in others for handle in held.handles}
         return tuple(sorted({handle for each in its_own for handle in conversations[each].handles} - elsewhere))
+
+    async def unnamed(self, key: ConversationKey, handles: Sequence[str]) -> tuple[str, ...]:
+        await anyio.lowlevel.checkpoint()
+        held_by = (held for other, held in self._data.conversations.items() if _is_same_owner(other, key))
+        named = {handle for held in held_by for handle in held.handles}
+        return tuple(sorted(set(handles) - named))
 
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         await anyio.lowlevel.checkpoint()

@@ -7,7 +7,7 @@ What was begun is not given up when the one who asked has gone: it runs in a tas
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, Protocol
 
@@ -24,7 +24,7 @@ from torpor.errors import (
     ConversationDeleted,
     Fenced,
     InvariantBroken,
-    StoreUnavailable,
+    StoreError,
     TorporError,
     Unavailable,
     UnknownConversation,
@@ -37,6 +37,8 @@ from torpor.supervisor.listing import rows_of
 from torpor.supervisor.retention import Retired, may_go
 
 _DONE: Final = True
+_LOOKED_AT_MAX: Final = 10_000
+"""Owners that are remembered; a further one has all looked at once more."""
 _LEFT_MAX: Final = 100_000
 """Of conversations that are counted."""
 _RETIRING: Final = {Cause.AGE, Cause.ARCHIVED, Cause.COUNT}
@@ -74,7 +76,6 @@ class _Taken(msgspec.Struct, frozen=True, kw_only=True):
 
     records: int
     blobs: int
-    lingers: bool
 
 
 class StoredDirectory:
@@ -99,6 +100,8 @@ class StoredDirectory:
         self._cancel_deadline_s = cancel_deadline_s
         self._tasks: anyio.abc.TaskGroup | None = None
         self._erasing: dict[ConversationKey, PendingReply] = {}
+        self._looked_at: set[tuple[str, str]] = set()
+        """Owners none of whose blobs is left without a record that names it, as far as this process is to blame."""
         self._erased = Counter[str](dict.fromkeys(Cause, 0))
         self._subagents = 0
         self._failures = 0
@@ -133,13 +136,17 @@ class StoredDirectory:
                 await under_way.wait()
             except TorporError as exc:  # it is counted as left, and keeps no other one from being taken away
                 _log.warning("directory.not_forgotten", conversation=row.key.path, why=str(exc))
-        rest = await self._remove_rest(ConversationKey(tenant, owner, ""))
+        try:
+            rest, is_left = await self._remove_rest(ConversationKey(tenant, owner, "")), False
+        except StoreError as exc:  # what went is gone; that some of it may be there still is said as well
+            self._blobs_left(ConversationKey(tenant, owner, ""), exc)
+            rest, is_left = 0, True
         return Forgotten(
             conversations=len(taken),
             records=sum(each.records for each in taken),
             blobs=rest + sum(each.blobs for each in taken),
             left=await self._store.count_conversations(tenant=tenant, owner=owner, limit=_LEFT_MAX),
-            lingers=not await self._store.scrubbed(),
+            lingers=not await self._store.scrubbed() or is_left,
         )
 
     async def survey(self, *, tenant: str, owner: str) -> Forgotten:
@@ -186,13 +193,12 @@ class StoredDirectory:
                 return False
             self._blobs.let_go(key)  # it has ended, which only its conversation was told
             with self._blobs.deciding():
-                await self._blobs.remove(key, await self._store.handles_of(key))
-            try:
-                erased = await self._store.erase(
-                    msgspec.structs.replace(lease, key=key), cause=Cause.AGE, at_us=self._clock.now_us()
-                )
-            except Fenced:
-                return False
+                handles = await self._store.handles_of(key)
+                try:
+                    erased = await self._erased_of(msgspec.structs.replace(lease, key=key), cause=Cause.AGE)
+                except Fenced:
+                    return False
+                await self._removed(key, handles)
         if erased.records:
             self._subagents += 1
             _log.info("subagent.retired", tenant=key.tenant, records=erased.records)
@@ -202,11 +208,12 @@ class StoredDirectory:
         """Take away everything that is stored of ``key``; its actor is cut off, and who watches it is told.
 
         Raises: UnknownConversation: there is nothing. Unavailable: nothing was erased, since its actor did not end in
-            time or lives on another server. StoreError: it may be erased in part; asking again completes it.
+            time or lives on another server. StoreError: nothing was erased, or nobody can tell; ask again.
         """
         async with self._served.set_aside(key, verdict=ConversationDeleted(key.conversation)) as lease:
             if await self._store.describe(key) is None:
                 await self._store.release(lease)
+                await self._removed(key, ())
                 raise UnknownConversation(key.conversation)
             return await self._take(lease, cause=cause)
 
@@ -221,40 +228,61 @@ class StoredDirectory:
     async def _take(self, lease: Lease, *, cause: Cause) -> _Taken:
         """Nobody serves it."""
         key = lease.key
-        # Blobs go first: once the rows are gone, nothing tells any more which they were.
         with self._blobs.deciding():
-            handles = await self._store.handles_of(key)
-            await self._blobs.remove(key, handles)
-        erased = await self._erased_of(lease, cause=cause)
-        self._bus.publish_gone(key)
-        self._erased[cause] += 1
-        _log.info(
-            "conversation.retired" if cause in _RETIRING else "conversation.erased",
-            tenant=key.tenant,
-            cause=cause.value,
-            records=erased.records,
-        )
-        rest = await self._remove_rest(key)
-        return _Taken(records=erased.records, blobs=len(handles) + rest, lingers=erased.lingers)
+            handles = await self._store.handles_of(key)  # once the rows are gone, nothing tells any more which
+            # Rows go first: an erasure that fails leaves a conversation that is whole.
+            erased = await self._erased_of(lease, cause=cause)
+            self._bus.publish_gone(key)
+            self._erased[cause] += 1
+            _log.info(
+                "conversation.retired" if cause in _RETIRING else "conversation.erased",
+                tenant=key.tenant,
+                cause=cause.value,
+                records=erased.records,
+            )
+            blobs = await self._removed(key, handles)
+        return _Taken(records=erased.records, blobs=blobs)
 
     async def _erased_of(self, lease: Lease, *, cause: Cause) -> Erased:
         """Where the answer was lost, look: who watches must be told of an erasure before the id is used again."""
         try:
             return await self._store.erase(lease, cause=cause, at_us=self._clock.now_us())
-        except StoreUnavailable:
+        except StoreError:
             if await self._store.describe(lease.key) is not None:
                 raise
             return Erased(records=0, lingers=True)  # as far as anybody knows
 
+    async def _removed(self, key: ConversationKey, handles: Sequence[str]) -> int:
+        """How many blobs went of a conversation that is erased, whether or not all of them did."""
+        try:
+            await self._blobs.remove(key, handles)
+            return len(handles) + await self._remove_rest(key)
+        except StoreError as exc:
+            self._blobs_left(key, exc)
+            return 0
+
     async def _remove_rest(self, key: ConversationKey) -> int:
-        """With the last conversation of an owner goes what no record names: a crash may have left that."""
+        """What no record of its owner names, which a crash may have left: looked for once, and when nothing is left
+        that could name any."""
+        owner = msgspec.structs.replace(key, conversation="")
+        if (key.tenant, key.owner) in self._looked_at and await self._store.count_conversations(
+            tenant=key.tenant, owner=key.owner, limit=1
+        ):
+            return 0
         with self._blobs.deciding():
-            # Before the count, so that none of them is of a conversation begun since.
-            names = await self._blobs.stored(key)
-            if not names or await self._store.count_conversations(tenant=key.tenant, owner=key.owner, limit=1):
-                return 0
-            await self._blobs.remove(key, names)
-        return len(names)
+            # Before the look at the records, so that none of them is of a conversation begun since.
+            names = await self._blobs.stored(owner)
+            unnamed = await self._store.unnamed(owner, names) if names else ()
+            await self._blobs.remove(owner, unnamed)
+        if len(self._looked_at) >= _LOOKED_AT_MAX:
+            self._looked_at.clear()
+        self._looked_at.add((key.tenant, key.owner))
+        return len(unnamed)
+
+    def _blobs_left(self, key: ConversationKey, exc: StoreError) -> None:
+        """The next deletion of the same owner looks for them."""
+        self._looked_at.discard((key.tenant, key.owner))
+        _log.error("directory.blobs_left", tenant=key.tenant, why=str(exc))
 
     def _begun(
         self,
@@ -269,6 +297,7 @@ class StoredDirectory:
         async def delete() -> None:
             # What lives without a journal may be writing the beginning of it just now.
             if self._served.live_status(key) is None and await self._store.describe(key) is None:
+                await self._removed(key, ())  # of a deletion that was killed before it had come so far
                 raise UnknownConversation(key.conversation)
             await self._cancelled(key, principal=principal)
             came_to = await self.erase(key, cause=cause)

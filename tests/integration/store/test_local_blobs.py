@@ -83,3 +83,21 @@ async def test_a_blob_that_cannot_be_read_is_an_error_and_not_an_absence(tmp_pat
     file.mkdir()
     with pytest.raises(StoreUnavailable):
         await blobs.get(KEY, handle)
+
+
+async def test_what_is_being_written_is_no_leftover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs = LocalBlobs(tmp_path / "blobs", in_threads=False)
+    fsync, found = os.fsync, list[str]()
+
+    def meddle(file: int) -> None:
+        names = [path.name for path in files_below(tmp_path)]
+        found.extend(names)
+        blobs._remove(KEY, names)
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("torpor.store.blobs._flush_directory", lambda _: None)
+        patch.setattr(os, "fsync", meddle)
+        handle = await blobs.put(KEY, DATA)
+    assert [name.endswith(".tmp") for name in found] == [True]
+    assert await blobs.get(KEY, handle) == DATA

@@ -4,7 +4,7 @@ import hashlib
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,12 +14,14 @@ import pytest
 
 from tests.support.sample_records import KEY, START_US, opening
 from tests.support.writing import put
+from torpor.errors import StoreFull
 from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ConversationCreated, ConversationRenamed, JournalRecord, MessageReceived
 from torpor.store.codec import encode_records
 from torpor.store.contract import Cause, Snapshot, Store, Tombstone
 from torpor.store.options import StoreOptions
+from torpor.store.requests import CommitCore, Outcome, Request, Tidy
 from torpor.store.sqlite.auditing import open_to_audit
 from torpor.store.sqlite.engine import open_sqlite_inline
 from torpor.store.sqlite.reader import open_to_read
@@ -190,6 +192,27 @@ async def test_an_erasure_that_a_reader_keeps_readable_says_so_until_it_is_settl
             assert list(found_in(tmp_path, hand.secrets[key])) != []
         assert await store.scrubbed()
         assert list(found_in(tmp_path, hand.secrets[key])) == []
+
+
+class FullCore:
+    """Refuses to tidy, as a store does that has stopped; carries out everything else."""
+
+    def __init__(self, core: CommitCore) -> None:
+        self._core = core
+
+    def commit(self, requests: Sequence[Request]) -> list[Outcome]:
+        outcomes = self._core.commit(requests)
+        full = StoreFull("no space left")
+        return [full if isinstance(request, Tidy) else done for request, done in zip(requests, outcomes, strict=True)]
+
+
+async def test_an_erasure_that_happened_is_told_though_the_log_cannot_be_emptied(tmp_path: Path) -> None:
+    async with open_sqlite_inline(tmp_path, options=OPTIONS, wrap_core=FullCore) as store:
+        _, key = await one_of(store)
+        erased = await store.erase(await store.acquire(key, holder="h", ttl_s=9, now_us=START_US))
+        assert erased.lingers
+        assert await store.describe(key) is None
+        assert not await store.scrubbed()
 
 
 async def test_what_others_write_meanwhile_is_not_what_was_erased(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
 from tests.support.failing_sqlite import FailingConnection, error, fails_once
 from tests.support.sample_records import KEY, conversation, created, message, opening, receipt, requested
@@ -22,7 +23,7 @@ from torpor.records.journal import JournalRecord
 from torpor.store.codec import number_batch
 from torpor.store.contract import Head, Snapshot
 from torpor.store.options import StoreOptions
-from torpor.store.requests import Append, AskHead, Outcome, PutSnapshot, Quarantine, Tidy
+from torpor.store.requests import Append, AskHead, Begin, Outcome, PutSnapshot, Quarantine, Tidy, beginning
 from torpor.store.sqlite.connection import connect
 from torpor.store.sqlite.journal import SqliteCore
 from torpor.store.sqlite.migrations import migrate
@@ -61,7 +62,7 @@ class Medium:
         """The core's present connection."""
         return self.connections[-1]
 
-    def commit(self, *requests: Append | PutSnapshot | AskHead | Quarantine | Tidy) -> list[Outcome]:
+    def commit(self, *requests: Append | Begin | PutSnapshot | AskHead | Quarantine | Tidy) -> list[Outcome]:
         return self.core.commit(requests)
 
     def journal(self, key: ConversationKey = KEY) -> tuple[JournalRecord, ...]:
@@ -142,6 +143,29 @@ class TestFull:
         assert (medium.journal(), medium.journal(conversation(2))) == ((), ())
         assert medium.commit(append(), append(key=conversation(2))) == [None, None]
 
+    def test_the_log_is_emptied_though_the_neighbours_do_not_fit(self, medium: Medium) -> None:
+        assert medium.commit(append(key=conversation(2))) == [None]
+        (pages,) = medium.db.execute("PRAGMA page_count").fetchone()
+        medium.db.execute(f"PRAGMA max_page_count = {pages + 20}")
+        refused, is_empty = medium.commit(append(opening(text="x" * 200_000)), Tidy())
+        assert isinstance(refused, StoreFull)
+        assert is_empty is True
+        assert medium.path.with_name(medium.path.name + "-wal").stat().st_size == 0
+
+    def test_a_log_that_cannot_be_emptied_is_an_answer_and_told_once(self, medium: Medium) -> None:
+        def fault(sql: str) -> sqlite3.Error | None:
+            is_it = "wal_checkpoint" in sql
+            return error(sqlite3.SQLITE_FULL, "database or disk is full") if is_it else None
+
+        medium.db.before = fault
+        with structlog.testing.capture_logs() as logs:
+            for number in (2, 3, 4):
+                assert medium.commit(append(key=conversation(number)), Tidy()) == [None, False]
+            medium.db.before = lambda sql: None
+            assert medium.commit(Tidy()) == [True]
+        told = [entry["event"] for entry in logs]
+        assert told == ["store.wal_not_truncated", "store.wal_truncated_again"]
+
 
 class TestInputOutputErrors:
     @pytest.mark.parametrize("requests", GROUPS.values(), ids=GROUPS)
@@ -160,6 +184,12 @@ class TestInputOutputErrors:
         assert medium.commit(*group) == [None, None, Head(seq=2, event=1, batch_id="one")]
         assert len(medium.connections) == 2
         assert (medium.journal(), medium.journal(conversation(2))) == (opening(), opening())
+
+    def test_a_beginning_that_is_found_after_the_failure_is_answered_as_durable(self, medium: Medium) -> None:
+        medium.db.after = fails_once("RELEASE beginning", EIO, "disk I/O error")
+        begin = beginning(KEY, opening(), fence=FENCE, batch_id="one", dedupe={})
+        assert medium.commit(begin) == [None]
+        assert medium.journal() == opening()
 
     def test_the_log_is_folded_into_the_database_before_anyone_is_answered(self, medium: Medium) -> None:
         medium.commit(append())

@@ -10,6 +10,7 @@ from tests.support.doubles import calls as asks
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from torpor.errors import (
     ConversationDeleted,
+    StoreFull,
     StoreUnavailable,
     UnknownConversation,
 )
@@ -238,6 +239,70 @@ async def test_who_watches_is_told_though_the_answer_of_the_store_was_lost() -> 
         await delete(engine)
         assert is_gone(engine)
         assert watching.is_gone
+
+
+async def test_a_deletion_that_happened_is_done_whatever_the_store_says_of_it() -> None:
+    async with running_engine(says("yes"), says("again")) as engine:
+        await engine.ask("hello")
+        watching = engine.watch()
+        engine.store.core.fail(StoreFull("no space"), applied=True, hits=lambda request: isinstance(request, Erase))
+        await delete(engine)
+        assert is_gone(engine)
+        assert watching.is_gone
+        assert engine.directory.statistics().erased[Cause.DELETED] == 1
+        await engine.ask("a new life")
+
+
+async def test_a_deletion_that_fails_loses_nothing() -> None:
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello")
+        handle = await engine.blobs.put(KEY, b"a long result")
+        engine.store.data.of(KEY).handles |= {handle}
+        engine.store.core.fail(StoreFull("no space"), hits=lambda request: isinstance(request, Erase))
+        with pytest.raises(StoreFull):
+            await delete(engine)
+        assert not is_gone(engine)
+        assert await engine.blobs.get(KEY, handle) == b"a long result"
+        await delete(engine)
+        assert await engine.blobs.get(KEY, handle) is None
+
+
+async def test_blobs_that_do_not_go_with_their_conversation_go_when_it_is_deleted_again() -> None:
+    async with running_engine(says("yes"), says("yes")) as engine:
+        await engine.ask("hello")
+        await engine.ask("hello", key=OTHER)
+        handle = await engine.blobs.put(KEY, b"a long result")
+        engine.store.data.of(KEY).handles |= {handle}
+        watching = engine.watch()
+
+        async def fail(*_: object) -> None:
+            raise StoreUnavailable("the folder cannot be written")
+
+        remove, engine.blobs.remove = engine.blobs.remove, fail  # type: ignore[method-assign, assignment]
+        await delete(engine)
+        assert watching.is_gone
+        assert is_gone(engine)
+        engine.blobs.remove = remove  # type: ignore[method-assign]
+        assert await engine.blobs.get(KEY, handle) is not None
+        with pytest.raises(UnknownConversation):
+            await delete(engine)
+        assert await engine.blobs.get(KEY, handle) is None
+
+
+async def test_blobs_of_an_erasure_that_was_killed_half_way_go_when_it_is_asked_for_again() -> None:
+    async with running_engine(says("yes"), says("yes")) as engine:
+        await engine.ask("hello")
+        await engine.ask("hello", key=OTHER)
+        handle, named = [await engine.blobs.put(key, key.path.encode()) for key in (KEY, OTHER)]
+        engine.store.data.of(OTHER).handles |= {named}
+        for key in (KEY, OTHER):
+            await engine.hibernate(key)
+            engine.blobs.let_go(key)
+        del engine.store.data.conversations[KEY]
+        with pytest.raises(UnknownConversation):
+            await delete(engine)
+        assert await engine.blobs.get(KEY, handle) is None
+        assert await engine.blobs.get(OTHER, named) is not None
 
 
 async def test_blobs_go_unless_another_conversation_names_them() -> None:

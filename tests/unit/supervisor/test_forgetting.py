@@ -105,14 +105,16 @@ async def test_one_that_cannot_be_had_keeps_no_other_one() -> None:
         assert engine.directory.statistics().failures == 1
 
 
-async def test_blobs_that_no_record_names_go_with_the_last_conversation() -> None:
+async def test_blobs_that_no_record_names_go_with_the_first_conversation_and_with_the_last() -> None:
     async with running_engine(*[says("yes")] * 2) as engine:
         for number in (1, 2):
             await engine.ask("hello", key=key(number))
-        lost = await engine.blobs.put(key(1), b"of a call that a crash cut off")
+        first = await engine.blobs.put(key(1), b"of a call that a crash cut off")
         others = await engine.blobs.put(BOB, b"another's")
         await engine.directory.delete(key(1), principal="ann")
-        assert await engine.blobs.get(key(2), lost) is not None
+        assert await engine.blobs.get(key(2), first) is None
+        lost = await engine.blobs.put(key(1), b"of another one")
+        engine.blobs.let_go(key(1))
         assert (await engine.directory.survey(tenant="acme", owner="ann")).blobs == 1
         assert await forget(engine) == Forgotten(
             conversations=1, records=engine.store.data.tombstones[mark(2)][0].records, blobs=1, left=0, lingers=False

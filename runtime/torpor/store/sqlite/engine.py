@@ -6,7 +6,7 @@ of every lease, so that thawing writes nothing; the database compares it with ea
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from torpor.errors import Fenced, StoreUnusable
+from torpor.errors import Fenced, StoreError, StoreUnusable
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
@@ -70,6 +70,8 @@ _NEAR_RECORDS: Final = 2_048
 """What stands further behind the head is read in a thread: the walk along the rows to it takes milliseconds."""
 _INLINE_BYTES: Final = 262_144
 """Records that take up more are read in a thread as well, wherever they stand."""
+_INLINE_HANDLES: Final = 256
+"""More than these are looked for in a thread."""
 _Read = TypeVar("_Read")
 
 
@@ -211,6 +213,12 @@ class SqliteStore(Writes):
         await anyio.lowlevel.checkpoint()
         return self._reader.handles_of(key)
 
+    async def unnamed(self, key: ConversationKey, handles: Sequence[str]) -> tuple[str, ...]:
+        await anyio.lowlevel.checkpoint()
+        if self._thread_reader is None or len(handles) <= _INLINE_HANDLES:
+            return self._reader.unnamed(key, handles)
+        return await self._in_thread(partial(self._thread_reader.unnamed, key, handles))
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         await anyio.lowlevel.checkpoint()
         return self._reader.names_bundle(key, handle)
@@ -228,7 +236,11 @@ class SqliteStore(Writes):
             if attempt:
                 await anyio.sleep(_EMPTYING_PAUSE_S)
             # What others wrote since is no concern of ours: the log was empty in between.
-            self._is_log_tainted = not await self._writer.submit(Tidy()).outcome()
+            try:
+                self._is_log_tainted = not await self._writer.submit(Tidy()).outcome()
+            except StoreError as exc:  # nobody tidies any more; what was erased before is erased all the same
+                _log.warning("store.log_not_emptied", path=str(self._log_path), why=str(exc))
+                return False
         _log.warning("store.log_not_emptied", path=str(self._log_path))  # it is tried again whenever somebody leaves
         return not self._is_log_tainted
 

@@ -6,7 +6,8 @@ A request is one statement, and a statement that fails is undone whole. So when 
 out, the group is rolled back and done again one by one in one transaction, and that one fails alone; when it touched a
 damaged page, which ends a transaction, each gets a transaction of its own.
 When the medium fails, the whole group does: a full disk and a held lock mean that nothing was written; after an I/O
-error the connection is replaced, and the heads are read before anyone is answered.
+error the connection is replaced, and the heads are read before anyone is answered. A ``Tidy`` writes nothing that could
+fail with the others, so it is done all the same, and what hinders it is its answer.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from torpor.errors import StoreError
-from torpor.store.requests import Append, AskHead, Outcome, Request, Tidy
+from torpor.store.requests import Append, AskHead, Begin, Outcome, Request, Tidy
 from torpor.store.sqlite.carrying_out import FAULTS, asked_head, carry_out, concerns_one, head_of, prepare, why_refused
 from torpor.store.sqlite.connection import is_damage, primary_code, translated
 from torpor.store.sqlite.incoming import insert, row_of
@@ -38,6 +39,8 @@ class SqliteCore:
         self._connect = connect
         self._path = path
         self._db: sqlite3.Connection | None = None
+        self._hindrance = ""
+        """What keeps the log from being emptied, once that was tried."""
 
     def open(self) -> sqlite3.Connection:
         """Raises: sqlite3.Error."""
@@ -60,9 +63,19 @@ class SqliteCore:
 
     def commit(self, requests: Sequence[Request]) -> list[Outcome]:
         try:
-            return _commit(self._db or self._reopen(), requests)
+            return self._commit(self._db or self._reopen(), requests)
         except sqlite3.Error as exc:
             return self._all_failed(requests, exc)
+
+    def _commit(self, db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
+        outcomes = _written(db, requests)
+        for place, request in enumerate(requests):
+            # Only now: before the commit a head would speak of what is not durable yet.
+            if isinstance(request, AskHead):
+                outcomes[place] = asked_head(db, request.key)
+            elif isinstance(request, Tidy):
+                outcomes[place] = self._tidied(db)
+        return outcomes
 
     def _all_failed(self, requests: Sequence[Request], exc: sqlite3.Error) -> list[Outcome]:
         """The medium failed. Where that leaves the outcome open, look before answering."""
@@ -71,12 +84,12 @@ class SqliteCore:
         try:
             if self._db is not None and primary_code(exc) in _NOTHING_WRITTEN:
                 _rollback(self._db)
-                return [error] * len(requests)
+                return [self._tidied(self._db) if isinstance(request, Tidy) else error for request in requests]
             db = self._reopen()
-            return [_answer_after_failure(db, request, error) for request in requests]
+            return [self._answer_after_failure(db, request, error) for request in requests]
         except sqlite3.Error as worse:
             _log.warning("store.reopen_failed", error=str(worse))
-            return [error] * len(requests)
+            return [False if isinstance(request, Tidy) else error for request in requests]
 
     def _reopen(self) -> sqlite3.Connection:
         """A new connection, on which everything visible is durable.
@@ -92,16 +105,32 @@ class SqliteCore:
         _truncate_log(db)
         return db
 
+    def _answer_after_failure(self, db: sqlite3.Connection, request: Request, error: StoreError) -> Outcome:
+        match request:
+            case Append():
+                return None if _is_there(db, request) else error
+            case Begin(appends=appends):
+                return None if _is_there(db, appends[-1]) else error
+            case AskHead(key=key):
+                return asked_head(db, key)
+            case Tidy():
+                return self._tidied(db)
+            case _:
+                return error
 
-def _commit(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
-    outcomes = _written(db, requests)
-    for place, request in enumerate(requests):
-        # Only now: before the commit a head would speak of what is not durable yet.
-        if isinstance(request, AskHead):
-            outcomes[place] = asked_head(db, request.key)
-        elif isinstance(request, Tidy):
-            outcomes[place] = _tidied(db)
-    return outcomes
+    def _tidied(self, db: sqlite3.Connection) -> bool:
+        """Whether the log is empty now. What hinders is told once, and again only when it is something else."""
+        try:
+            is_empty = _truncate_log(db)
+        except sqlite3.Error as exc:
+            hindrance, self._hindrance = self._hindrance, str(exc)
+            if hindrance != self._hindrance:
+                _log.warning("store.wal_not_truncated", error=self._hindrance)
+            return False
+        if is_empty and self._hindrance:
+            _log.info("store.wal_truncated_again")
+            self._hindrance = ""
+        return is_empty
 
 
 def _written(db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
@@ -158,29 +187,14 @@ def _tried(db: sqlite3.Connection, request: Request, *, accept_damage: bool) -> 
         return why_refused(db, request, exc)
 
 
-def _answer_after_failure(db: sqlite3.Connection, request: Request, error: StoreError) -> Outcome:
-    match request:
-        case Append(key=key, batch_id=batch_id, numbers=numbers):
-            head = head_of(db, key)
-            return None if (head.seq, head.batch_id) == (numbers.last_seq, batch_id) else error
-        case AskHead(key=key):
-            return asked_head(db, key)
-        case _:
-            return error
+def _is_there(db: sqlite3.Connection, append: Append) -> bool:
+    head = head_of(db, append.key)
+    return (head.seq, head.batch_id) == (append.numbers.last_seq, append.batch_id)
 
 
 def _rollback(db: sqlite3.Connection) -> None:
     if db.in_transaction:
         db.execute("ROLLBACK")
-
-
-def _tidied(db: sqlite3.Connection) -> bool:
-    """Whether the log is empty now."""
-    try:
-        return _truncate_log(db)
-    except sqlite3.Error as exc:
-        _log.warning("store.wal_not_truncated", error=str(exc))
-        return False
 
 
 def _truncate_log(db: sqlite3.Connection) -> bool:

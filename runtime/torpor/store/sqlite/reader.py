@@ -5,7 +5,7 @@ the last commit, waits for no writer and holds none up.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +74,11 @@ SELECT DISTINCT handle FROM handles AS mine WHERE number IN own AND NOT EXISTS (
     SELECT 1 FROM handles AS others JOIN conversations AS o USING (number)
         WHERE others.handle = mine.handle AND others.number NOT IN own AND o.tenant = :tenant AND o.owner = :owner
 ) ORDER BY handle"""
+_UNNAMED: Final = """
+SELECT value FROM json_each(:handles) WHERE NOT EXISTS (
+    SELECT 1 FROM handles AS named JOIN conversations USING (number)
+        WHERE named.handle = value AND tenant = :tenant AND owner = :owner
+) ORDER BY value"""
 _NAMES_BUNDLE: Final = """
 SELECT 1 FROM handles JOIN conversations USING (number)
     WHERE tenant = ? AND owner = ? AND conversation = ? AND handle = ? AND is_bundle = 1"""
@@ -241,6 +246,11 @@ class SqliteReader:
     def handles_of(self, key: ConversationKey) -> tuple[str, ...]:
         with reading(self._path, key):
             return tuple(handle for (handle,) in self._db.execute(_HANDLES, msgspec.structs.asdict(key)))
+
+    def unnamed(self, key: ConversationKey, handles: Sequence[str]) -> tuple[str, ...]:
+        values = {"tenant": key.tenant, "owner": key.owner, "handles": msgspec.json.encode(handles).decode()}
+        with reading(self._path):
+            return tuple(handle for (handle,) in self._db.execute(_UNNAMED, values))
 
     def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         with reading(self._path, key):
