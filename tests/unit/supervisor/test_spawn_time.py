@@ -27,6 +27,7 @@ from tests.support.subagents import (
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.records.journal import JournalRecord, Outcome, TurnCancelled, TurnFinished
 from torpor.subagents.definition import Subagent
+from torpor.subagents.options import SubagentOptions
 from torpor.subagents.research import Research
 from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.contract import ToolContext
@@ -208,6 +209,30 @@ async def test_a_store_that_takes_no_more_holds_nobody_up_for_long() -> None:
         await engine.rested()
         (finished,) = ended(await engine.records())
     assert finished.code == "cancelled"
+
+
+async def test_a_store_that_takes_nothing_is_waited_for_a_while_at_each_level() -> None:
+    levels = {
+        "first": subagent("first", asks("second"), tools=[spawning("second")]),
+        "second": subagent("second", asks("third"), tools=[spawning("third")]),
+        "third": subagent("third", calls(use("dwell", "a")), tools=[dwells("dwell", 500)]),
+    }
+    options = SubagentOptions(depth_max=3)
+    async with running_engine(
+        asks("first"),
+        tools=[spawning("first")],
+        subagents=levels,
+        subagent_options=options,
+        clock=LoopClock(),
+        options=NO_SWEEP,
+    ) as engine:
+        await engine.send("look")
+        await anyio.sleep(1)
+        assert len(await children(engine)) == 3
+        engine.store.hold()
+        began_s = anyio.current_time()
+    assert anyio.current_time() - began_s <= 3 * options.end_s + 1
+    assert len(engine.store.held) == 3, "nothing is written for the conversation, which is cut off"
 
 
 async def test_a_drain_waits_for_a_sub_agent_that_ends_in_time() -> None:
