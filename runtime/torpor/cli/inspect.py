@@ -21,6 +21,8 @@ from torpor.records.journal import JournalRecord
 
 _STANDING: Final = ("quarantine", "quarantine_kind", "quarantined_us", "quarantine_seq")
 """As the rows of ``ps`` have it."""
+_OF_A_REQUEST: Final = ("request", "diff", "why", "budget")
+"""Views that show one."""
 
 
 @click.command(short_help="Show the journal of a conversation as a timeline.")
@@ -31,7 +33,11 @@ _STANDING: Final = ("quarantine", "quarantine_kind", "quarantined_us", "quaranti
 @click.option("--diff", is_flag=True, help="Show what a request changed of the one before it.")
 @click.option("--why", is_flag=True, help="Show what was in a request, and from which records it came.")
 @click.option("--cache", is_flag=True, help="Show how much of each request the one before had sent.")
-@click.option("--turn", type=click.IntRange(min=1), help="The last request of this turn; of the conversation without.")
+@click.option(
+    "--turn",
+    type=click.IntRange(min=1),
+    help="The last request of this turn: its budget, unless another view is named.",
+)
 @click.option("--call", default="", metavar="CALL", help="This very request, as the timeline names it, like 3-1-1.")
 @click.option("--child", default="", metavar="CHILD", help="The journal of a sub-agent, as the timeline names it.")
 @server_options
@@ -58,6 +64,11 @@ def command(
     if len(wanted) > 1:
         raise click.UsageError(f"--{' and --'.join(wanted)} each show something else, expected one of them.")
     shown = wanted[0] if wanted else None
+    if call and (shown or ("budget" if turn is not None else "")) not in _OF_A_REQUEST:
+        raise click.UsageError(f"--call names a request, expected {_one_of(_OF_A_REQUEST)} with it.")
+    if content and (shown is not None or turn is not None):
+        other = f"--{shown}" if shown else "--turn"
+        raise click.UsageError(f"--content belongs to the timeline of the whole conversation, expected no {other}.")
     row: dict[str, Any] = {}
     if shown is None and turn is None and not child:
         row = ask(server, lambda connected: connected.row(name)) if data is None else filed_row(data, name)
@@ -81,7 +92,7 @@ def command(
                 _show_standing(row, as_json=as_json)
                 _show_timeline(journal(), content=content, as_json=as_json)
             case _:
-                _show_budget(journal(), name=which.name, turn=which.turn, as_json=as_json)
+                _show_budget(journal(), which, as_json=as_json)
     except (BadHistory, *UNREADABLE) as exc:
         raise JournalCorrupt(name, reason=str(exc)) from exc
 
@@ -109,11 +120,15 @@ def _show_timeline(journal: Iterable[JournalRecord], *, content: bool, as_json: 
         click.echo(estimates_in_words(estimates))
 
 
-def _show_budget(journal: Iterable[JournalRecord], *, name: str, turn: int, as_json: bool) -> None:
-    found = budget_of(journal, turn=turn)
+def _one_of(views: Iterable[str]) -> str:
+    *others, last = (f"--{view}" for view in views)
+    return f"{', '.join(others)} or {last}"
+
+
+def _show_budget(journal: Iterable[JournalRecord], which: Which, *, as_json: bool) -> None:
+    found = budget_of(journal, turn=which.turn, call=which.call)
     if found is None:
-        where = f"turn {turn} of {name!r}" if turn else f"{name!r}"
-        raise click.ClickException(f"{where} has no request yet, expected one; `torpor inspect` shows what there is")
+        raise which.missing()
     if as_json:
         print_json(found)
     else:

@@ -32,10 +32,14 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
         """Raises: click.ClickException: there is none."""
         found = chosen(journal(), turn=self.turn, call=self.call)
         if found is None:
-            where = f"turn {self.turn} of {self.name!r}" if self.turn else repr(self.name)
-            what = f"no request {self.call!r}" if self.call else "no request yet"
-            raise click.ClickException(f"{where} has {what}, expected one; `torpor inspect` shows what there is")
+            raise self.missing()
         return found
+
+    def missing(self) -> click.ClickException:
+        """There is no such request."""
+        where = f"turn {self.turn} of {self.name!r}" if self.turn else repr(self.name)
+        what = f"no request {self.call!r}" if self.call else "no request yet"
+        return click.ClickException(f"{where} has {what}, expected one; `torpor inspect` shows what there is")
 
 
 def show_request(journal: Journal, which: Which) -> None:

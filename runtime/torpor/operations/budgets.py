@@ -43,12 +43,14 @@ class RequestBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Every section there is, also where it is empty."""
 
 
-def budget_of(records: Iterable[JournalRecord], *, turn: int = 0) -> RequestBudget | None:
-    """Of the last request of ``turn``, or of all turns for 0; None when there is none that was measured."""
+def budget_of(records: Iterable[JournalRecord], *, turn: int = 0, call: str = "") -> RequestBudget | None:
+    """Of the last request of ``turn`` (0 for any) that ``call`` names (empty for any); None when there is none that was
+    measured."""
     last = None
     for record in records:
-        if isinstance(record, ModelRequested) and record.budget_tokens and turn in {0, record.turn}:
-            last = record
+        if isinstance(record, ModelRequested) and record.budget_tokens:
+            is_meant = turn in {0, record.turn} and call in {"", record.call}
+            last = record if is_meant else last
     return _budget(last) if last is not None else None
 
 

@@ -80,6 +80,11 @@ def test_somebody_who_shares_nothing_with_the_engine_finds_the_same(lived: Lived
 
 def test_inspect_tells_what_was_in_a_request_and_what_it_changed(lived: Lived) -> None:
     data = ("--data", ".torpor")
+    (budget,) = lived.torpor.facts("inspect", CONVERSATION, "--budget", "--call", "2-2-1", *data)
+    assert budget["call"] == "2-2-1"
+    for options in (["--budget"], ["--turn", "2"], ["--request"]):
+        unknown = lived.torpor.complaint("inspect", CONVERSATION, *options, "--call", "9-9-9", *data)
+        assert "has no request '9-9-9'" in unknown
     parts = lived.torpor.facts("inspect", CONVERSATION, "--why", "--call", "2-2-1", *data)
     (changed,) = lived.torpor.facts("inspect", CONVERSATION, "--diff", "--call", "2-2-1", *data)
 

@@ -32,6 +32,10 @@ def test_the_last_request_counts_or_the_last_one_of_a_turn() -> None:
     assert first is not None
     assert (last.turn, first.turn) == (2, 1)
     assert budget_of(records, turn=3) is None
+    named = budget_of(records, call="1-1-1")
+    assert named is not None
+    assert (named.turn, named.call) == (1, "1-1-1")
+    assert budget_of(records, turn=2, call="1-1-1") is None
 
 
 def test_a_request_of_before_budgets_were_recorded_is_passed_over() -> None:
