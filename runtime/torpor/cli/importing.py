@@ -1,5 +1,6 @@
 """``torpor import``: a conversation that ``torpor export`` wrote, into a data folder that no server holds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -12,8 +13,9 @@ from torpor.cli.paths import shortened
 from torpor.clock import RandomIds, SystemClock
 from torpor.gateway.auth import is_owner_name
 from torpor.local_files import make_data_folder
-from torpor.operations.export import BadExport, ExportHeader, Imported, Importing, read_header
+from torpor.operations.export import Appends, BadExport, ExportHeader, Imported, Importing, read_header
 from torpor.records.ids import CONVERSATION_ID, DEFAULT_TENANT, ConversationKey
+from torpor.records.journal import JournalRecord
 from torpor.store.blobs import LocalBlobs
 from torpor.store.sqlite.importing import AlreadyThere, open_to_import
 
@@ -27,14 +29,18 @@ _SHOWN_CHARS: Final = 300
 @click.option(
     "--as", "name", metavar="OWNER/ID", help="Under this name, [tenant/]owner/conversation; its own by default."
 )
+@click.option("--check", is_flag=True, help="Verify the file and import nothing; needs no data folder.")
 @home_option
 @data_option
 @json_option
-def command(*, file: Path, name: str | None, home: Path, data: Path | None, as_json: bool) -> None:
+def command(*, file: Path, name: str | None, check: bool, home: Path, data: Path | None, as_json: bool) -> None:
     """Import the conversation in FILE, whole or not at all, into a data folder that no server holds.
 
     Every request is rebuilt and compared first. A conversation that is there is never touched.
     """
+    if check:
+        _check(file, name, as_json=as_json)
+        return
     if data is None and not home.is_dir():
         raise click.ClickException(f"home {home} does not exist, name an agent home or a data folder")
     folder = data_folder(home, data)
@@ -49,11 +55,40 @@ def command(*, file: Path, name: str | None, home: Path, data: Path | None, as_j
         except AlreadyThere as exc:
             remedy = "name another one with --as"
             raise click.ClickException(f"conversation {shortened(str(exc))!r} is there already, {remedy}") from exc
+    _tell(imported, "imported", as_json=as_json)
+
+
+def _tell(imported: Imported, did: str, *, as_json: bool) -> None:
     if as_json:
         print_json(imported)
     else:
         what = f"{imported.records} records, {imported.requests} requests rebuilt"
-        click.echo(f"imported {shortened(imported.path)}: {what}")
+        click.echo(f"{did} {shortened(imported.path)}: {what}")
+
+
+def _check(file: Path, name: str | None, *, as_json: bool) -> None:
+    """As an import would, into nowhere."""
+    with file.open("rb") as lines:
+        try:
+            header = read_header(lines.readline())
+            importing = _importing(header, _Nowhere(), _key(header, name), folder=file.parent)
+            for line in lines:
+                importing.line(line)
+            checked = importing.end()
+        except BadExport as exc:
+            raise click.ClickException(f"{file} could not be imported: {exc}") from exc
+    _tell(checked, f"{file} is whole, nothing was imported of", as_json=as_json)
+
+
+class _Nowhere:
+    def append(self, records: Sequence[JournalRecord], **rest: object) -> None:
+        """Keeps nothing."""
+
+
+def _importing(header: ExportHeader, importer: Appends, key: ConversationKey, *, folder: Path) -> Importing:
+    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
+    now_us = SystemClock().now_us()
+    return Importing(header, importer, key=key, blobs=blobs, now_us=now_us, new_id=RandomIds().new_id)
 
 
 def _key(header: ExportHeader, name: str | None) -> ConversationKey:
@@ -73,11 +108,8 @@ def _key(header: ExportHeader, name: str | None) -> ConversationKey:
 async def _imported(
     lines: BinaryIO, header: ExportHeader, key: ConversationKey, folder: Path
 ) -> Imported:  # anyio.run gives positions only
-    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
     with open_to_import(folder, key) as importer:
-        importing = Importing(
-            header, importer, key=key, blobs=blobs, now_us=SystemClock().now_us(), new_id=RandomIds().new_id
-        )
+        importing = _importing(header, importer, key, folder=folder)
         begin = lines.tell()
         for line in lines:
             importing.line(line)

@@ -1,5 +1,6 @@
 """``torpor verify``: whether what is stored makes the requests that it says were sent."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ import click
 import msgspec
 
 from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
-from torpor.cli.output import json_option, print_json
+from torpor.cli.output import json_option, print_json, program
 from torpor.cli.paths import resolved, shortened
 from torpor.operations.audit import Verdict, verdict_on
 from torpor.operations.erased import judged_copy
@@ -28,7 +29,7 @@ from torpor.store.sqlite.auditing import AuditReader, open_to_audit
     "copy",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A file of `torpor export`: whether it is what was erased here.",
+    help="A file of `torpor export`: whether it is what was erased here. See `torpor import --check` as well.",
 )
 @home_option
 @data_option
@@ -86,6 +87,9 @@ def _verify_copy(reader: AuditReader, copy: Path, *, as_json: bool) -> int:
         verdict = judged_copy(header, lines, tombstones=reader.tombstones(key), secret=reader.tombstone_secret())
     if as_json:
         print_json({"path": key.path, **msgspec.to_builtins(verdict)})
+    elif verdict.tombstone is None and not verdict.compared:
+        remedy = f"`{program()} import --check {shlex.quote(str(copy))}` verifies the file by itself"
+        click.echo(f"{copy}  not compared: {verdict.difference}; {remedy}")
     elif verdict.tombstone is None:
         click.echo(f"{copy}  DIFFERS: {verdict.difference}")
     else:

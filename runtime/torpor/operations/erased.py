@@ -23,6 +23,8 @@ class CopyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Of the conversation that it is, whole."""
     difference: str = ""
     """Why it is none; empty when it is one."""
+    compared: bool = True
+    """Whether there was anything to compare it with."""
 
 
 def judged_copy(
@@ -41,12 +43,13 @@ def judged_copy(
     for tombstone in reversed(tombstones):
         if (tombstone.digest, tombstone.records) == (digest, header.records):
             return CopyVerdict(records=header.records, tombstone=tombstone)
-    return CopyVerdict(records=header.records, difference=_why_not(header, tombstones))
+    difference, compared = _why_not(header, tombstones), any(tombstone.digest for tombstone in tombstones)
+    return CopyVerdict(records=header.records, difference=difference, compared=compared)
 
 
 def _why_not(header: ExportHeader, tombstones: Sequence[Tombstone]) -> str:
     if not tombstones:
-        return "no conversation of its name was erased here"
+        return "no conversation of its name was erased here, and a copy is compared with erased ones only"
     last = tombstones[-1]
     if not last.digest:
         return "what was erased could not be read any more, so nothing can be compared"

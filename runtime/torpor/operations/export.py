@@ -8,8 +8,8 @@ Both sides verify: nothing is exported that differs from what it says of itself,
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -24,7 +24,6 @@ from torpor.records.nesting import is_deep_json
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Blobs, Head
 from torpor.store.sqlite.auditing import StoredConversation
-from torpor.store.sqlite.importing import Importer
 
 FORMAT: Final = "torpor.conversation"
 VERSION: Final = 1
@@ -70,6 +69,19 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     requests: int
     blobs: int
+
+
+class Appends(Protocol):
+    """Where records go; ``store.sqlite.importing.Importer``, or nowhere."""
+
+    def append(
+        self,
+        records: Sequence[JournalRecord],
+        *,
+        batch_id: str,
+        dedupe: Mapping[MessageId, Receipt],
+        due_us: int | None,
+    ) -> None: ...
 
 
 _HEADER: Final = msgspec.json.Decoder(ExportHeader)
@@ -140,7 +152,7 @@ class Importing:
     def __init__(
         self,
         header: ExportHeader,
-        importer: Importer,
+        importer: Appends,
         *,
         key: ConversationKey,
         blobs: Blobs,

@@ -146,6 +146,30 @@ def test_a_resent_message_of_an_imported_conversation_is_still_one(exported: Pat
     }
 
 
+def test_a_file_is_checked_by_itself_and_nothing_is_made(exported: Path, office: Command) -> None:
+    (checked,) = office.facts("import", "--check", str(exported))
+    assert "is whole, nothing was imported of" in office.output("import", "--check", str(exported))
+    assert not list(office.directory.iterdir())
+    assert imported(office, exported) == checked
+    told = office.output("import", "--check", str(exported), "--data", "data")
+    assert "is whole" in told  # though it is there already
+
+    damaged = office.directory / "damaged.jsonl"
+    damaged.write_bytes(exported.read_bytes().replace(b'"seq":2', b'"seq":9', 1))
+    assert "could not be imported: " in office.complaint("import", "--check", str(damaged))
+
+
+def test_the_export_of_a_living_conversation_is_not_compared(exported: Path, office: Command) -> None:
+    office.run("import", str(exported), "--data", "data")
+    told = office.output("verify", "--export", str(exported), "--data", "data", code=1)
+    (fact,) = office.facts("verify", "--export", str(exported), "--data", "data", code=1)
+
+    assert "DIFFERS" not in told
+    assert "not compared: no conversation of its name was erased here" in told
+    assert f"import --check {exported}` verifies the file by itself" in told
+    assert fact["compared"] is False
+
+
 def test_one_flipped_byte_anywhere_is_refused_and_leaves_nothing(exported: Path, office: Command) -> None:
     rng, whole, file = random.Random(SEED), exported.read_bytes(), office.directory / "flipped.jsonl"
     body = whole.index(b"\n") + 1
