@@ -12,12 +12,13 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus, InvalidURI, WebSocketException
 from websockets.typing import Subprotocol
 
 from torpor.client.core import ClientCore, ResendLater
 from torpor.client.failures import NoToken, OtherPerson, ServerRefused
 from torpor.client.options import ClientOptions
+from torpor.client.tls_probe import speaks_tls
 from torpor.clock import Clock
 from torpor.errors import ClientError, TokenExpired, Unauthenticated
 from torpor.records.frames import SUBPROTOCOL, Welcome
@@ -66,6 +67,8 @@ class Connection:
         self._on_put_off = on_put_off
         self._token_source = token_source
         self._tls = (tls or True) if url.startswith("wss:") else None
+        self._is_probed = False
+        """Whether a plain address was asked for TLS."""
         self._outgoing: anyio.Event | None = None
         """Made by the writer when ``core.outgoing`` is empty."""
         self.opened = 0
@@ -129,9 +132,22 @@ class Connection:
             return None
         except InvalidStatus as exc:
             return self._refusal(exc.response.status_code)
+        except InvalidMessage as exc:
+            _log.debug("client.connection_failed url=%s why=%r", self._url, exc)
+            return await self._wrong_scheme()
         except (OSError, EOFError, WebSocketException) as exc:  # TimeoutError is an OSError
             _log.debug("client.connection_failed url=%s why=%r", self._url, exc)
             return None
+
+    async def _wrong_scheme(self) -> ServerRefused | None:
+        """What came back was no HTTP. Once, before any connection, look whether it could have been TLS."""
+        if self._tls is not None or self.opened or self._is_probed:
+            return None
+        self._is_probed = True
+        if not await speaks_tls(self._url, deadline_s=self._options.open_deadline_s):
+            return None
+        address = self._url.removeprefix("ws:")
+        return ServerRefused(f"server at {self._url!r} speaks TLS, expected the address wss:{address}")
 
     def _refusal(self, status: int) -> ClientError | None:
         if status == HTTPStatus.UNAUTHORIZED:

@@ -67,6 +67,41 @@ async def test_a_client_that_speaks_plainly_gets_nothing(files: CertificateFiles
         assert house.gateway.statistics().opened == 0
 
 
+async def test_a_client_with_a_plain_address_is_told_the_other_one(files: CertificateFiles) -> None:
+    async with gateway_house(tls=files.context) as house:
+        plain = f"ws://127.0.0.1:{house.gateway.port}"
+        async with TorporClient(plain, token_for("alice", clock=house.clock)) as client:
+            with (
+                anyio.fail_after(20),
+                pytest.raises(ServerRefused, match=f"speaks TLS, expected the address wss{plain[2:]}"),
+            ):
+                await client.connected()
+
+        assert house.gateway.statistics().opened == 0
+
+
+async def test_what_is_neither_is_tried_again() -> None:
+    asked = 0
+
+    async def hang_up(stream: anyio.abc.SocketStream) -> None:
+        nonlocal asked
+        async with stream:
+            asked += 1
+            if asked == 5:
+                done.set()
+
+    done = anyio.Event()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, hang_up)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with TorporClient(f"ws://127.0.0.1:{port}", "token") as client:
+            with anyio.fail_after(20):
+                await done.wait()
+            assert client.welcome is None
+        tasks.cancel_scope.cancel()
+
+
 async def test_old_versions_of_tls_are_refused(files: CertificateFiles) -> None:
     old = trusting(files.certificate)
     old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
