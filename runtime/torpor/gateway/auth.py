@@ -21,6 +21,7 @@ import jwt
 import msgspec
 
 from torpor.errors import ConfigError, Unauthenticated
+from torpor.records.bounds import MOMENT_MAX_US
 from torpor.records.ids import DEFAULT_TENANT, OWNER_ID
 
 SECRET_BYTES_MIN: Final = 32
@@ -138,9 +139,15 @@ def time_us(claims: dict[str, Any], claim: str) -> int | None:
     value = claims.get(claim)
     if value is None:
         return None
+    not_a_time = Unauthenticated(
+        f"token claim {claim!r} is not a time, expected seconds since 1970, before the year 10000"
+    )
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unauthenticated(f"token claim {claim!r} is not a time, expected seconds since 1970")
+        raise not_a_time
     try:
-        return int(value * MICROSECONDS)
+        moment_us = int(value * MICROSECONDS)
     except (OverflowError, ValueError):
-        raise Unauthenticated(f"token claim {claim!r} is not a time, expected seconds since 1970") from None
+        raise not_a_time from None
+    if abs(moment_us) > MOMENT_MAX_US:  # milliseconds, or a way to say never; calendars and clients end there
+        raise not_a_time
+    return moment_us
