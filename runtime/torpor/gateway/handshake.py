@@ -12,6 +12,8 @@ from torpor.gateway.exposure import is_loopback_address
 
 _OF_PROXIES: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 """Headers by which a proxy says that it speaks for somebody."""
+METHOD_BYTES_MAX: Final = 16
+"""Of a request, enough for its method."""
 
 
 def is_local(connection: ServerConnection, request: Request | None) -> bool:
@@ -26,6 +28,26 @@ def not_allowed(connection: ServerConnection) -> Response:
     response = connection.respond(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET or HEAD\n")
     response.headers["Allow"] = "GET, HEAD"
     return response
+
+
+def refused_body(beginning: bytes, *, why: BaseException | None) -> bytes:
+    """The answer to a request that the library refuses to read, such as one with a body; empty for what is no HTTP.
+
+    Args: beginning: of the request.
+    """
+    method, blank, _ = beginning.partition(b" ")
+    is_http = bool(blank) and method.isalpha() and method.isupper()
+    if not is_http or not isinstance(why, ValueError | NotImplementedError):
+        return b""
+    if method in {b"GET", b"HEAD"}:
+        status, more, text = HTTPStatus.BAD_REQUEST, "", "the request cannot be read, expected one without a body\n"
+    else:
+        status, more, text = HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET, HEAD\r\n", "expected GET or HEAD\n"
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n{more}Connection: close\r\nContent-Length: {len(text)}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n\r\n"
+    )
+    return (head + ("" if method == b"HEAD" else text)).encode()
 
 
 def without_room(connection: ServerConnection, *, retry_after_s: float) -> Response:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from websockets.asyncio.server import ServerConnection
 
+from torpor.gateway.metered import Metered
 from torpor.gateway.options import GatewayOptions
 
 _OTHERS: Final = 128
@@ -71,10 +71,11 @@ def open_intake(options: GatewayOptions) -> Intake:
     return Intake(options, descriptors=_allowed_descriptors(wanted), used=used)
 
 
-def counted_by(intake: Intake) -> type[ServerConnection]:
-    """Connections that are counted as long as they are there."""
+def counted_by(intake: Intake, *, bounds: GatewayOptions) -> type[Metered]:
+    """Connections that are counted as long as they are there, and whose frames are within ``bounds``."""
 
-    class Counted(ServerConnection):
+    class Counted(Metered):
+        options = bounds
         _is_in = False
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -39,6 +39,10 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """From one person over all their connections, in the long run; one more is answered with ``too_many_frames``."""
     frames_burst: Count = 500
     """Of them at once. Who goes on until as many were refused is closed with 4431."""
+    control_frames_per_s: Rate = 50.0
+    """Pings, pongs, and pieces of a message but the last, in the long run; they are never refused."""
+    control_frames_burst: Count = 500
+    """Of them at once. One more closes the connection with 4431, before hello with 4413."""
     message_bytes_max: Count = 262_144
     """Of a message's text in UTF-8; a longer one is refused."""
     context_bytes_max: Count = 65_536

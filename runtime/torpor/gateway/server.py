@@ -32,9 +32,11 @@ from torpor.gateway.auth import Principal
 from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason, closed_by_library
 from torpor.gateway.exposure import is_loopback_address, reachable_here
+from torpor.gateway.floods import FLOODS, Floods
 from torpor.gateway.handshake import is_local, not_allowed, refusal, without_room
 from torpor.gateway.intake import counted_by, open_intake
 from torpor.gateway.limits import Limits
+from torpor.gateway.metered import Metered
 from torpor.gateway.metrics_route import PATH as METRICS_PATH
 from torpor.gateway.metrics_route import MetricsRoute
 from torpor.gateway.options import GatewayOptions
@@ -102,6 +104,7 @@ class Gateway:
         self._next_sweep: asyncio.TimerHandle | None = None
         self._intake = open_intake(options)
         self._limits = Limits(options, now_s=clock.monotonic_s)
+        self._floods = Floods()
         self._sessions: dict[Session, Outbox] = {}
         self._principals = WeakKeyDictionary[ServerConnection, Principal]()
         """Of connections between their handshake and their session."""
@@ -163,7 +166,7 @@ class Gateway:
             close_timeout=options.close_deadline_s,
             server_header=None,
             backlog=self._intake.backlog,
-            create_connection=counted_by(self._intake),
+            create_connection=counted_by(self._intake, bounds=options),
         )
         try:
             addresses = [socket.getsockname() for socket in server.sockets]
@@ -178,6 +181,7 @@ class Gateway:
             yield
         finally:
             await self._end()
+            self._floods.tell()
             if self._next_sweep is not None:
                 self._next_sweep.cancel()
 
@@ -266,15 +270,19 @@ class Gateway:
             )
             _forget_headers(connection)
             self._sessions[session] = outbox
+            assert isinstance(connection, Metered)
+            connection.on_flood = session.flooded
             writer = Writer(connection, outbox, tasks=tasks, options=self._options, on_cut=self._count_cut)
             try:
-                await _read(connection, session)
+                await _read(connection, session, outbox=outbox)
             finally:
                 del self._sessions[session]
                 session.end()
                 self._dropped += outbox.dropped
                 if (why := _why_closed(connection, outbox)) is not None:
                     self._closed[why] += 1
+                if outbox.closing in FLOODS:
+                    self._floods.note(address=connection.remote_address, principal=session.principal)
                 writer.stop()
                 tasks.cancel_scope.cancel()
 
@@ -287,15 +295,18 @@ class Gateway:
         for session in tuple(self._sessions):
             session.check()
         self._limits.sweep()
+        self._floods.tell()
 
 
-async def _read(connection: ServerConnection, session: Session) -> None:
+async def _read(connection: Metered, session: Session, *, outbox: Outbox) -> None:
     try:
         async for message in connection:
             if isinstance(message, str):
                 session.receive(message)
             else:
                 session.receive_binary()
+            if outbox.closing is not None:
+                connection.counts_all = True
     except ConnectionClosed:
         return  # without a closing handshake, which is how clients vanish
 

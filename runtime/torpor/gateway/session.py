@@ -115,6 +115,11 @@ class Session:
             except TooManyConnections as exc:
                 self._refuse(exc)
 
+    @property
+    def principal(self) -> Principal | None:
+        """Who it is, once known."""
+        return self._principal
+
     def receive(self, text: str) -> None:
         """Take the next frame; whatever is wrong with it is answered, and costs no other frame anything."""
         if self._outbox.closing is not None or self._state is State.ENDED:
@@ -133,6 +138,14 @@ class Session:
         """Take a frame that is not text: this protocol has none yet."""
         error = self._too_fast() or BadFrame("frame is binary, expected text with one JSON object")
         self._turn_down(ErrorFrame(code=error.code, message=str(error), retry_after_s=error.retry_after_s))
+
+    def flooded(self) -> CloseReason:
+        """Frames that never come here were too many: close at once, with the reason that is returned."""
+        self._outbox.close(
+            CloseReason.HELD_TOO_MUCH if self._share is None else CloseReason.TOO_MANY_FRAMES, flush=False
+        )
+        assert self._outbox.closing is not None
+        return self._outbox.closing
 
     def check(self) -> None:
         """Close when ``hello`` is overdue, the token has expired, the client does not keep up, or nothing goes on; to

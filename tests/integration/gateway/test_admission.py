@@ -62,6 +62,16 @@ async def test_pages_are_read_and_nothing_else(path: str, house: House) -> None:
     assert "Allow: GET, HEAD" in head.splitlines()
 
 
+@pytest.mark.parametrize("body", ["Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n0\r\n"])
+@pytest.mark.parametrize(("method", "status"), [("POST", "405"), ("PUT", "405"), ("GET", "400"), ("HEAD", "400")])
+async def test_a_request_with_a_body_is_answered_as_well(method: str, status: str, body: str, house: House) -> None:
+    head, text = await answer(house, "/healthz", method=method, headers=body)
+    assert head.split()[1] == status
+    assert ("Allow: GET, HEAD" in head.splitlines()) == (status == "405")
+    assert bool(text) == (method != "HEAD")
+    assert await get(house, "/healthz") == (200, "ok\n")
+
+
 async def test_other_paths_are_not_there(house: House) -> None:
     assert (await get(house, "/console"))[0] == 404
     with pytest.raises(InvalidStatus, match="404"):

@@ -1,8 +1,6 @@
 """Bytes that are no frames, and sockets left half open: they cost their connection, and leave nothing behind."""
 
-import base64
 import gc
-import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,8 +14,8 @@ from hypothesis import strategies as st
 from websockets.asyncio.server import ServerConnection
 
 from tests.support.gateway_house import Caller, House, gateway_house
-from tests.support.gateway_line import token_for
 from tests.support.protocol_page import CLOSE_CODES
+from tests.support.raw_sockets import close_codes, frames_in, masked, opened, rest_of
 from tests.support.rude_frames import raw_frames, texts
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session
@@ -29,61 +27,14 @@ OF_A_CONNECTION = (ServerConnection, Session, Outbox, Writer, Subscription)
 STANDARD_CODES = {1000, 1002, 1003, 1007, 1009, 1011}
 """Of WebSocket itself, for what is no frame."""
 IMPATIENT: Any = {"close_deadline_s": 0.05, "ping_interval_s": 0.1, "ping_deadline_s": 0.1}
-CLOSE, PONG = 0x8, 0xA
+PONG = 0xA
 WATCH = '{"frame":"subscribe","subscription":{"conversation":"c1"}}'
 ROUNDS = 60
-
-
-def masked(payload: bytes, *, first: int = 0x81) -> bytes:
-    """A frame as RFC 6455 wants it, with a mask of zeroes."""
-    length = len(payload)
-    head = struct.pack("!BB", first, 0x80 | length) if length < 126 else struct.pack("!BBH", first, 0xFE, length)
-    return head + bytes(4) + payload
-
-
-async def opened(house: House) -> SocketStream:
-    """A socket after a good handshake."""
-    key = base64.b64encode(b"0123456789abcdef").decode()
-    stream = await anyio.connect_tcp("127.0.0.1", house.gateway.port)
-    await stream.send(
-        (
-            f"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
-            f"Sec-WebSocket-Version: 13\r\nAuthorization: Bearer {token_for('alice', clock=house.clock)}\r\n\r\n"
-        ).encode()
-    )
-    with anyio.fail_after(10):
-        assert b" 101 " in await stream.receive()
-    return stream
-
-
-async def rest_of(stream: SocketStream) -> bytes:
-    """Everything that comes until the other end closes."""
-    heard = b""
-    with anyio.fail_after(10), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-        while True:
-            heard += await stream.receive()
-    return heard
 
 
 async def still_served(caller: Caller) -> None:
     await caller.say(Unsubscribe(ref="probe", conversation="c1"))
     await caller.hear_until(lambda frame: isinstance(frame, Done) and frame.ref == "probe")
-
-
-def frames_in(heard: bytes) -> list[tuple[int, bytes]]:
-    """Opcode and payload of each frame, which a server does not mask."""
-    found: list[tuple[int, bytes]] = []
-    while len(heard) >= 2:
-        at, length = 2, heard[1]
-        if length == 126:
-            at, length = 4, struct.unpack("!H", heard[2:4])[0]
-        found.append((heard[0] & 0x0F, heard[at : at + length]))
-        heard = heard[at + length :]
-    return found
-
-
-def close_codes(heard: bytes) -> set[int]:
-    return {struct.unpack("!H", payload[:2])[0] for opcode, payload in frames_in(heard) if opcode == CLOSE and payload}
 
 
 @given(frames=st.lists(raw_frames(), min_size=1, max_size=4))
