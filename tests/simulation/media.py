@@ -103,7 +103,7 @@ class MemoryMedium:
             "blobs": held.handles,
             "jobs": self.data.jobs.of(key),
             "timers": held.timers,
-            "sub-agents": self.data.below(key),
+            "sub-agents": below,
         }
         return Kept(journal, [name for name, part in parts.items() if part], below)
 

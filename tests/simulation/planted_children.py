@@ -11,7 +11,7 @@ from tests.simulation.planting import Planted
 from torpor.actor.commit import Journal
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import SubagentFinished, Usage
-from torpor.store.memory_data import Held, MemoryCore
+from torpor.store.memory_data import Held, MemoryCore, MemoryData
 from torpor.subagents.findings import Findings
 from torpor.subagents.research import Research
 from torpor.subagents.results import Accepted
@@ -108,6 +108,20 @@ def steps_not_counted() -> AbstractContextManager[object]:
     return patch.object(Child, "_stop", lenient)
 
 
+def turn_budget_forgotten() -> AbstractContextManager[object]:
+    """What the sub-agents of a turn cost together is not added up."""
+
+    def budget(self: Spawning, turn: int) -> Spent:
+        return self._spent or Spent(tokens_max=self._subagents.options.turn_tokens_max)
+
+    return patch.object(Spawning, "_budget", budget)
+
+
+def children_left_behind() -> AbstractContextManager[object]:
+    """A conversation is deleted without what its sub-agents wrote."""
+    return patch.object(MemoryData, "below", lambda self, key: [])
+
+
 class _Hasty:
     """A journal that is not waited for."""
 
@@ -163,5 +177,9 @@ PLANTED_CHILDREN: Final = {
     "lost_child_untold": Planted(lost_child_untold, "child_outlives", 60, dwells=_CRASHES),
     "steps_not_counted": Planted(steps_not_counted, "child_budget", 60, dwells={**_DEEP, "child_steps_max": 2}),
     "child_begun_off_record": Planted(child_begun_off_record, "child_unasked", 60, dwells=_FAILING),
+    "turn_budget_forgotten": Planted(
+        turn_budget_forgotten, "child_budget", 150, dwells={**_DEEP, "children_tokens_max": 400}
+    ),
+    "children_left_behind": Planted(children_left_behind, "left_behind", 60, dwells={**_DEEP, "deletes": 4}),
     "first_words_told": Planted(first_words_told, "answer_invented", 60, dwells=_DEEP),
 }

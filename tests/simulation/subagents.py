@@ -155,6 +155,7 @@ def subagents_of(
     life.world.evidence.children = ChildRules(
         steps_max=plan.child_steps_max,
         tokens_max=plan.child_tokens_max,
+        turn_tokens_max=options.turn_tokens_max,
         depth_max=options.depth_max,
         selected_max=options.selected_max,
         results=_OWED,

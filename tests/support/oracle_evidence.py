@@ -211,6 +211,8 @@ class ChildRules:
 
     steps_max: int
     tokens_max: int
+    turn_tokens_max: int
+    """Of all that work for one turn; 0 for no limit, like ``tokens_max``."""
     depth_max: int
     selected_max: int
     results: Mapping[str, str]

@@ -102,6 +102,8 @@ class Families:
                 yield from (case.broken(kind, fact) for kind, fact in case.story.children.left())
         for case in (*self._tops, *self._cases.values()):
             yield from self._delivered(case)
+        for case in self._tops:
+            yield from self._of_turns(case)
 
     def _meet(self, case: Case) -> None:
         for record in case.story.records[case.story.copied_seq :]:
@@ -142,6 +144,21 @@ class Families:
             if record["kind"] == "model_requested" and 0 < rules.tokens_max <= spent:
                 yield child.broken("child_budget", f"record {record['seq']} asks after {spent} tokens")
             spent += sum(_usage(record).values())
+
+    def _of_turns(self, case: Case) -> Iterator[Violation]:
+        """None begins for a turn whose sub-agents have used up what they may; a crash may forget what came before."""
+        assert self._evidence.children is not None
+        tokens_max, spent = self._evidence.children.turn_tokens_max, 0
+        for record in case.story.records[case.story.copied_seq :]:
+            match record["kind"]:
+                case "turn_prepared" | "attempt_started":
+                    spent = 0
+                case "subagent_finished":
+                    spent += sum(record.get("usage", {}).values())
+                case "subagent_started" if 0 < tokens_max <= spent:
+                    yield case.broken("child_budget", f"record {record['seq']} begins one after {spent} tokens")
+                case _:
+                    pass
 
     def _delivered(self, case: Case) -> Iterator[Violation]:
         """A call that succeeded tells what exactly one sub-agent of its own came to, and no other call tells that."""
