@@ -38,6 +38,11 @@ UNREACHED = {
             *("message_retracted", "preamble_returned", "flags_returned"),
         )
     },
+    **{
+        f"append.{when}:{kind}": "no agent here has a sub-agent; tests/simulation stops servers in their midst"
+        for when in ("lost", "after")
+        for kind in ("subagent_started", "subagent_finished")
+    },
 }
 """Points that this scenario cannot pass, and why."""
 POINTS = tuple(point for point in fault_points(TOOLS) if point not in UNREACHED)
