@@ -252,3 +252,38 @@ class TestOperating:
         found = await jobs.find_job(KEY, id_)
         assert found is not None
         return await jobs.claim_job(found, holder="s_1", until_us=LATER_US, now_us=START_US)
+
+
+class TestClockSetBack:
+    BACK_US = 5 * 3_600 * 1_000_000
+
+    async def test_what_was_added_later_than_now_waits_as_long_as_it_was_to(self, store: Backend) -> None:
+        jobs = await ordered(store, refresh("a"), refresh("b", due_us=START_US + 1_000))
+        now_us = START_US - self.BACK_US
+        assert await jobs.hasten_jobs(now_us=now_us, beyond_us=START_US + self.BACK_US)
+        assert await due(jobs, now_us=now_us) == ["a"]
+        assert await due(jobs, now_us=now_us + 999) == ["a"]
+        assert await due(jobs, now_us=now_us + 1_000) == ["a", "b"]
+        assert not await jobs.hasten_jobs(now_us=now_us, beyond_us=now_us + 2_000)
+
+    async def test_a_further_attempt_is_due_that_no_pause_put_so_late_and_no_other(self, store: Backend) -> None:
+        jobs = await ordered(store, refresh("a"))
+        await jobs.retry_job(await claimed(jobs), due_us=LATER_US, error="x")
+        assert not await jobs.hasten_jobs(now_us=START_US, beyond_us=LATER_US)
+        assert await due(jobs) == []
+        assert await jobs.hasten_jobs(now_us=START_US, beyond_us=LATER_US - 1)
+        assert await due(jobs) == ["a"]
+        (job,) = await jobs.list_jobs(limit=9)
+        assert (job.attempts, job.error) == (1, "x")
+
+    async def test_a_job_that_is_to_wait_for_long_does(self, store: Backend) -> None:
+        jobs = await ordered(store, refresh("a", due_us=LATER_US))
+        assert not await jobs.hasten_jobs(now_us=START_US, beyond_us=START_US)
+        assert await due(jobs) == []
+
+    async def test_what_runs_and_what_is_dead_stays(self, store: Backend) -> None:
+        jobs = await ordered(store, refresh("a"))
+        running = await claimed(jobs)
+        assert not await jobs.hasten_jobs(now_us=START_US - self.BACK_US, beyond_us=LATER_US)
+        await jobs.bury_job(running, reason="x")
+        assert not await jobs.hasten_jobs(now_us=START_US - self.BACK_US, beyond_us=LATER_US)

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import msgspec
 
 from tests.support.doubles import Gate, LoopClock, ManualClock
-from tests.support.sample_records import opening, requested
+from tests.support.sample_records import created, message, requested
 from tests.support.writing import DEADLINE_S, lease_of, put
 from torpor.jobs.options import JobOptions
 from torpor.jobs.runner import JobRunner
@@ -79,9 +79,11 @@ class House:
     async def order(self, *names: str, owner: str = "ann", kind: str = KIND, in_s: float = 0.0, place: int = 1) -> None:
         """Write jobs by the append of a conversation of their own, and ring."""
         key = conversation(owner, place)
-        due_us = self.clock.now_us() + round(in_s * 1_000_000)
+        now_us = self.clock.now_us()
+        due_us = now_us + round(in_s * 1_000_000)
+        records = (created(at_us=now_us), message(2, event=1, at_us=now_us))
         jobs = [Job(id=name, kind=kind, due_us=due_us) for name in names]
-        await put(self.store, await lease_of(self.store, key), opening(), jobs=jobs)
+        await put(self.store, await lease_of(self.store, key), records, jobs=jobs)
         self.runner.wake()
 
     async def replace(self, name: str, *, owner: str = "ann") -> None:

@@ -18,6 +18,11 @@ def pause_s(job: StoredJob, options: JobOptions) -> float:
     return min(options.backoff_s * 2.0**doublings, options.backoff_max_s) * _jitter(job)
 
 
+def longest_pause_s(options: JobOptions) -> float:
+    """That ``pause_s`` may come to."""
+    return max(options.backoff_max_s, options.backoff_s) * (1 + _SPREAD)
+
+
 def _jitter(job: StoredJob) -> float:
     name = f"{job.key.path}/{job.id}/{job.attempts}".encode(errors="replace")
     share = int.from_bytes(hashlib.sha256(name).digest()[:_BYTES], "big") / 256**_BYTES

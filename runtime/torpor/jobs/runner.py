@@ -9,6 +9,9 @@ Above: the composition root, which gives it handlers and runs it beside the supe
 it. Below: the ``JobStore``. It keeps nothing that matters: a process that is killed leaves claims that are void at the
 next start, and their jobs run again. A job whose process was killed in each of its attempts is buried unrun.
 
+Marks are moments of a clock that may be set back, also while nothing runs. So at the start, and whenever the clock
+jumps back, what waits for a moment that no pause could have put is due at once.
+
 One loop waits for all jobs: for a bell, for the moment the next job is due, or for ``poll_s``. A free place goes to the
 owner with the fewest running jobs, and of several to the one whose job is due for longest.
 """
@@ -27,7 +30,7 @@ import structlog
 from torpor.clock import Clock
 from torpor.conversation.text import clean
 from torpor.errors import InvariantBroken, JobFailed, JobImpossible, JobLost, StoreError, StoreFull, StoreUnavailable
-from torpor.jobs.backoff import pause_s
+from torpor.jobs.backoff import longest_pause_s, pause_s
 from torpor.jobs.contract import GivesUp, JobHandler
 from torpor.jobs.options import JobOptions
 from torpor.records.ids import ConversationKey
@@ -41,6 +44,8 @@ _PUT_BACK_S: Final = 2.0
 _REST_MAX_S: Final = 30 * 86_400.0
 """The longest pause that a handler may ask for."""
 _MICROSECONDS: Final = 1_000_000
+_JUMP_US: Final = 60 * _MICROSECONDS
+"""A clock that is further back than this behind the time that passed was set back."""
 _LOOK_US: Final = 60 * _MICROSECONDS
 """After which nothing that was found is taken for known any more."""
 
@@ -103,6 +108,8 @@ class JobRunner:
         self._was_waited_for = False
         """Whether running jobs had their time to end."""
         self._is_lagging = False
+        self._offset_us: int | None = None
+        """How far the clock was ahead of the time that passed, at most; None before the first look."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
     def serve(
@@ -177,6 +184,7 @@ class JobRunner:
             self._bell = anyio.Event()  # before the look, so that nothing rung during it is missed
             wait_s = self._options.poll_s
             try:
+                await self._mind_clock()
                 await self._fill_places()
                 await self._warn_of_lag()
                 wait_s = min(wait_s, await self._until_next_s())
@@ -187,6 +195,21 @@ class JobRunner:
             with anyio.move_on_after(wait_s) as scope:
                 await self._bell.wait()
             self._changes += scope.cancelled_caught  # what others did to a store that is shared is not heard of
+
+    async def _mind_clock(self) -> None:
+        now_us = self._clock.now_us()
+        offset_us = now_us - round(self._clock.monotonic_s() * _MICROSECONDS)
+        if self._offset_us is not None and offset_us > self._offset_us - _JUMP_US:
+            self._offset_us = max(offset_us, self._offset_us)
+            return
+        longest_s = max(
+            longest_pause_s(self._options), *(kind.deadline_s + _CLAIM_SLACK_S for kind in self._kinds.values()), 0.0
+        )
+        beyond_us = now_us + round(longest_s * _MICROSECONDS) + _JUMP_US
+        if await self._store.hasten_jobs(now_us=now_us, beyond_us=beyond_us):
+            _log.warning("jobs.clock_set_back")
+            self._changes += 1
+        self._offset_us = offset_us
 
     async def _fill_places(self) -> None:
         while len(self._running) < self._options.concurrency and not self._is_stopping:

@@ -136,6 +136,15 @@ class JobStore(Protocol):
         """A point read; None when there is none."""
         ...
 
+    async def hasten_jobs(self, *, now_us: int, beyond_us: int) -> bool:
+        """Make due what waits for a moment that a clock put which was set back since; whether there was any.
+
+        That is: an attempt that ended with its process, and a further attempt that is due behind ``beyond_us``, now; a
+        job that was added later than now, as long from now as it was to wait. What runs is left alone.
+        Raises: StoreFull, StoreUnavailable: repeat it.
+        """
+        ...
+
     async def redo_job(self, key: ConversationKey, job_id: str, *, now_us: int) -> None:
         """Due now with no attempt counted, dead or waiting.
 

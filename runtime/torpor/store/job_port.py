@@ -12,7 +12,7 @@ import msgspec
 
 from torpor.records.ids import ConversationKey
 from torpor.store.job_contract import JobCounts, JobState, Owner, StoredJob
-from torpor.store.requests import ClaimJob, DropJob, RedoJob, SettleJob
+from torpor.store.requests import ClaimJob, DropJob, HastenJobs, RedoJob, SettleJob
 from torpor.store.writer import Writer
 
 
@@ -108,6 +108,9 @@ class JobPort:
     async def count_jobs(self, *, now_us: int) -> JobCounts:
         await anyio.lowlevel.checkpoint()
         return self._reads.count_jobs(now_us=now_us)
+
+    async def hasten_jobs(self, *, now_us: int, beyond_us: int) -> bool:
+        return bool(await self._writer.submit(HastenJobs(now_us=now_us, beyond_us=beyond_us)).outcome())
 
     async def redo_job(self, key: ConversationKey, job_id: str, *, now_us: int) -> None:
         await self._writer.submit(RedoJob(key=key, id=job_id, now_us=now_us)).wait()

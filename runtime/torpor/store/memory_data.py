@@ -24,6 +24,7 @@ from torpor.store.requests import (
     ClaimJob,
     DropJob,
     Erase,
+    HastenJobs,
     Outcome,
     PutSnapshot,
     Quarantine,
@@ -148,6 +149,8 @@ class MemoryCore:
                     self._release(request)
                 case ClaimJob() | SettleJob() | RedoJob() | DropJob():
                     self._data.jobs.carry_out(request)
+                case HastenJobs():
+                    return self._data.jobs.hasten(request)
                 case Erase():
                     return self._erase(request)
                 case Tidy():

@@ -12,7 +12,7 @@ from torpor.errors import JobLost
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Job
 from torpor.store.job_contract import JobCounts, JobState, Owner, StoredJob
-from torpor.store.requests import ClaimJob, DropJob, JobRequest, RedoJob, SettleJob
+from torpor.store.requests import ClaimJob, DropJob, HastenJobs, JobRequest, RedoJob, SettleJob
 
 
 class _Held:
@@ -98,6 +98,10 @@ class MemoryJobs:
             case _:
                 assert_never(request)
 
+    def hasten(self, request: HastenJobs) -> bool:
+        """Whether any was."""
+        return sum(_hasten(held, request) for held in self._held.values()) > 0
+
     def due_jobs(
         self, *, now_us: int, limit: int, kinds: Collection[str], passing_over: Collection[Owner]
     ) -> tuple[StoredJob, ...]:
@@ -181,6 +185,21 @@ def _claim(held: _Held, request: ClaimJob) -> None:
         raise JobLost(request.key.path, job=request.id)
     _change(held, state=JobState.RUNNING, attempts=job.attempts + 1)
     held.holder, held.until_us = request.holder, request.until_us
+
+
+def _hasten(held: _Held, request: HastenJobs) -> bool:
+    job, now_us = held.job, request.now_us
+    match job.state:
+        case JobState.RUNNING if held.until_us > request.beyond_us:
+            held.until_us = now_us
+        case JobState.WAITING if job.due_us > now_us and (
+            job.added_us > now_us or (job.attempts and job.due_us > request.beyond_us)
+        ):
+            waits_us = 0 if job.attempts else max(0, job.due_us - job.added_us)
+            held.job = msgspec.structs.replace(job, due_us=now_us + waits_us, added_us=min(job.added_us, now_us))
+        case _:
+            return False
+    return True
 
 
 def _must_rest(held: _Held, request: RedoJob | DropJob) -> None:

@@ -162,6 +162,13 @@ class DropJob(msgspec.Struct, frozen=True, kw_only=True):
     now_us: int
 
 
+class HastenJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``JobStore.hasten_jobs``; answered by whether there were any."""
+
+    now_us: int
+    beyond_us: int
+
+
 class Erase(msgspec.Struct, frozen=True, kw_only=True):
     """See ``Store.erase``; answered by what was erased."""
 
@@ -177,7 +184,18 @@ class Tidy(msgspec.Struct, frozen=True, kw_only=True):
 
 JobRequest: TypeAlias = ClaimJob | SettleJob | RedoJob | DropJob
 Request: TypeAlias = (
-    Append | Begin | PutSnapshot | Quarantine | AskHead | Acquire | Renew | Release | JobRequest | Erase | Tidy
+    Append
+    | Begin
+    | PutSnapshot
+    | Quarantine
+    | AskHead
+    | Acquire
+    | Renew
+    | Release
+    | JobRequest
+    | HastenJobs
+    | Erase
+    | Tidy
 )
 Outcome: TypeAlias = Head | Lease | Erased | bool | TorporError | None
 """An answer, or why there is none."""

@@ -68,7 +68,8 @@ from torpor.supervisor.turns import running_turns
 from torpor.turn.places import FairPlaces, Owner
 
 _ALWAYS_US: Final = 2**62
-"""After every mark."""
+"""After every mark. A mark says since when a conversation is due, never when it will be: one that seems to lie ahead is
+older than a clock that was set back."""
 _OF_A_CLIENT: Final = (
     CancelTurn,
     RenameConversation,
@@ -121,7 +122,6 @@ class Supervisor:
         self._emptied = anyio.Event()
         self._is_cut_off = False
         self._has_ended = False
-        self._has_claimed = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Supervisor"]:
@@ -523,10 +523,7 @@ class Supervisor:
     async def _claim(self) -> None:
         """Wake what is due and has no actor here, whether or not a client asks for it."""
         batch = self._options.due_batch
-        # At the first look everything that is due counts: the clock may have been set back since it was marked.
-        now_us = self._parts.clock.now_us() if self._has_claimed else _ALWAYS_US
-        self._has_claimed = True
-        due = await self._parts.store.due(now_us=now_us, limit=batch + len(self._entries))
+        due = await self._parts.store.due(now_us=_ALWAYS_US, limit=batch + len(self._entries))
         for key in [key for key in due if key not in self._entries and self._closing.verdict(key) is None][:batch]:
             if self._stopping.is_set() or self._passivation.refusal(live=self._live()) is not None:
                 return  # what found no room is still due at the next look

@@ -81,6 +81,20 @@ async def test_jobs_of_a_file_of_the_first_version_are_due_as_they_were(tmp_path
         assert await store.job_store.list_jobs(limit=9) == ()
 
 
+async def test_a_job_whose_process_ended_is_due_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    async with open_sqlite(tmp_path) as store:
+        await put(store, await lease_of(store), opening(), jobs=[REFRESH])
+        await claim(store)
+    before_us = START_US - 3_600_000_000
+    async with open_sqlite(tmp_path) as store:
+        jobs = store.job_store
+        assert await jobs.due_jobs(now_us=before_us, limit=9, kinds={"refresh"}) == ()
+        assert await jobs.hasten_jobs(now_us=before_us, beyond_us=2 * START_US)
+        (job,) = await jobs.due_jobs(now_us=before_us, limit=9, kinds={"refresh"})
+        assert job.attempts == 1
+        assert not await jobs.hasten_jobs(now_us=before_us, beyond_us=2 * START_US)
+
+
 class TestFaults:
     @pytest.fixture
     def medium(self, tmp_path: Path) -> Iterator[Medium]:

@@ -434,3 +434,61 @@ class TestLag:
             assert warning["lag_s"] == 400.0
             gate.opened.set()
             await house.until_idle()
+
+
+class SetBack(ManualClock):
+    """Shows less than it did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back_us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() - self.back_us
+
+
+HOURS_US = 5 * 3_600_000_000
+
+
+class TestClockSetBack:
+    async def test_while_nothing_ran_keeps_no_job_waiting(self) -> None:
+        data, clock = MemoryData(), SetBack()
+        async with running_house(data=data, clock=clock, concurrency=1) as house:
+            house.runner.stop_claiming()
+            await house.order("a")
+            await house.order("b", owner="zoe", in_s=10)
+        clock.back_us = HOURS_US
+        async with running_house(data=data, clock=clock) as house:
+            await house.until(lambda: house.doer.runs == [("a", 1)])
+            await house.advance(9)
+            assert house.doer.runs == [("a", 1)]
+            await house.advance(1)
+            assert house.doer.runs == [("a", 1), ("b", 1)]
+
+    async def test_while_it_runs_keeps_no_job_that_failed_waiting(self) -> None:
+        clock, failures = SetBack(), [JobFailed("not now")]
+
+        async def deed(job: StoredJob) -> None:
+            if failures:
+                raise failures.pop()
+
+        async with running_house(deed, clock=clock) as house:
+            await house.order("a")
+            await house.until_idle()
+            assert house.doer.runs == [("a", 1)]
+            clock.back_us = HOURS_US
+            house.runner.wake()
+            await house.until(lambda: house.doer.runs == [("a", 1), ("a", 2)])
+
+    async def test_by_a_little_cuts_no_pause_short(self) -> None:
+        clock = SetBack()
+
+        async def deed(job: StoredJob) -> None:
+            raise JobFailed("not now", retry_after_s=100_000.0)
+
+        async with running_house(deed, clock=clock) as house:
+            await house.order("a")
+            await house.until_idle()
+            clock.back_us = 30_000_000
+            await house.advance(1)
+            assert house.doer.runs == [("a", 1)]

@@ -95,6 +95,27 @@ async def test_what_is_due_is_claimed_a_few_at_a_time() -> None:
         assert len([key for key in keys if engine.supervisor.live_status(key)]) == 2
 
 
+@pytest.mark.parametrize("few", [{"due_batch": 1}, {"live_max": 1}], ids=str)
+async def test_what_is_due_is_claimed_to_the_last_one_though_the_clock_was_set_back(few: dict[str, int]) -> None:
+    keys = [ConversationKey("acme", "ann", f"c_{number}") for number in range(4)]
+    gates = [Gate() for _ in keys]
+    async with running_engine(*(waits(gate, says("never")) for gate in gates)) as engine:
+        for key, gate in zip(keys, gates, strict=True):
+            await engine.send("hi", key=key)
+            await gate.reached.wait()
+        image = engine.store.image()
+    for held in image.conversations.values():
+        assert held.due_us is not None
+        held.due_us += 5 * 3_600_000_000
+    options = msgspec.structs.replace(QUICK, **few)
+    async with running_engine(data=image, options=options) as engine:
+        with anyio.fail_after(DEADLINE_S):
+            while any(held.due_us is not None for held in image.conversations.values()):
+                await anyio.lowlevel.checkpoint()
+        for key in keys:
+            assert len(await engine.records_of(TurnFinished, key=key)) == 1
+
+
 async def test_a_crash_never_touches_a_sibling() -> None:
     gate = Gate()
     async with running_engine(waits(gate, says("calm")), *[fails(Crash("bug"))] * 3) as engine:

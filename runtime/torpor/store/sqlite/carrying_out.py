@@ -19,6 +19,7 @@ from torpor.store.requests import (
     ClaimJob,
     DropJob,
     Erase,
+    HastenJobs,
     JobRequest,
     Outcome,
     PutSnapshot,
@@ -78,6 +79,8 @@ def carry_out(db: sqlite3.Connection, request: Request) -> Outcome:
             db.execute(_QUARANTINE, {"reason": request.reason, "kind": request.kind, "at_us": request.at_us, **named})
         case ClaimJob() | SettleJob() | RedoJob() | DropJob():
             return _change_job(db, request)
+        case HastenJobs():
+            return jobs.hasten(db, request)
         case Erase(key=key, fence=fence):
             return _why_fenced(db, key, fence) or erase(db, request)
         case AskHead() | Tidy():
@@ -133,7 +136,7 @@ def concerns_one(exc: Exception) -> bool:
 
 def why_refused(db: sqlite3.Connection, request: Request, exc: Exception) -> TorporError:
     """What the sender is told when ``exc`` concerns this request alone."""
-    if is_damage(exc) and not isinstance(request, AskHead | Acquire | Renew | Release | Tidy):
+    if is_damage(exc) and not isinstance(request, AskHead | Acquire | Renew | Release | HastenJobs | Tidy):
         return damaged(request.key, exc)
     if isinstance(request, Begin):
         request = request.appends[0]

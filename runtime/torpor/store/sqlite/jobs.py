@@ -13,7 +13,7 @@ import msgspec
 
 from torpor.records.ids import ConversationKey
 from torpor.store.job_contract import JobCounts, JobState, Owner, StoredJob
-from torpor.store.requests import ClaimJob, DropJob, JobRequest, RedoJob, SettleJob
+from torpor.store.requests import ClaimJob, DropJob, HastenJobs, JobRequest, RedoJob, SettleJob
 from torpor.store.sqlite.connection import reading, sound_rows
 
 _PLACE: Final = """id = :id AND number =
@@ -35,6 +35,11 @@ _FINISH: Final = f"DELETE FROM jobs WHERE {_PLACE} AND {_HELD}"
 _REDO: Final = f"""
 UPDATE jobs SET state = 'waiting', due_us = :now_us, attempts = 0, token = token + 1, boot = 0
     WHERE {_PLACE} AND NOT ({_RUNS})"""
+_HASTEN: Final = f"""
+UPDATE jobs SET
+    due_us = :now_us + iif(attempts = 0, max(0, due_us - added_us), 0), added_us = min(added_us, :now_us)
+    WHERE due_us > :now_us AND state <> 'dead' AND NOT ({_RUNS})
+        AND (state = 'running' OR added_us > :now_us OR (attempts > 0 AND due_us > :beyond_us))"""
 _DROP: Final = f"DELETE FROM jobs WHERE {_PLACE} AND NOT ({_RUNS})"
 
 # A cross join keeps the order of the two: jobs first, by their index, however few conversations there are.
@@ -101,6 +106,11 @@ def change(db: sqlite3.Connection, request: JobRequest) -> bool:
         case _:
             assert_never(request)
     return db.execute(sql, values).rowcount == 1
+
+
+def hasten(db: sqlite3.Connection, request: HastenJobs) -> bool:
+    """Carry ``request`` out in whatever transaction is open; whether it changed any."""
+    return db.execute(_HASTEN, {"now_us": request.now_us, "beyond_us": request.beyond_us}).rowcount > 0
 
 
 class SqliteJobs:
