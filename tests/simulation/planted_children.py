@@ -169,17 +169,17 @@ _PAUSES: Final = {**_LONG, "weight": {Fault.PAUSED: 1.0}, "misfortune_every_s": 
 
 PLANTED_CHILDREN: Final = {
     "child_outlives_parent": Planted(child_outlives_parent, "child_outlives", 60, dwells=_DEEP),
-    "zombie_writes": Planted(zombie_writes, "zombie_write", 60, dwells=_PAUSES),
-    "unknown_id_kept": Planted(unknown_id_kept, "unknown_id_kept", 60, dwells=_DEEP),
-    "bundle_delivered_twice": Planted(bundle_delivered_twice, "bundle_twice", 60, dwells=_DEEP),
-    "unselected_told": Planted(unselected_told, "unselected_told", 60, dwells={**_DEEP, "child_steps_max": 4}),
-    "usage_below_forgotten": Planted(usage_below_forgotten, "child_usage", 60, dwells=_DEEP),
     "lost_child_untold": Planted(lost_child_untold, "child_outlives", 60, dwells=_CRASHES),
+    "usage_below_forgotten": Planted(usage_below_forgotten, "child_usage", 60, dwells=_DEEP),
+    "zombie_writes": Planted(zombie_writes, "zombie_write", 60, dwells=_PAUSES),
+    "unselected_told": Planted(unselected_told, "unselected_told", 60, dwells={**_DEEP, "child_steps_max": 4}),
     "steps_not_counted": Planted(steps_not_counted, "child_budget", 60, dwells={**_DEEP, "child_steps_max": 2}),
+    "unknown_id_kept": Planted(unknown_id_kept, "unknown_id_kept", 60, dwells=_DEEP),
     "child_begun_off_record": Planted(child_begun_off_record, "child_unasked", 60, dwells=_FAILING),
     "turn_budget_forgotten": Planted(
         turn_budget_forgotten, "child_budget", 150, dwells={**_DEEP, "children_tokens_max": 400}
     ),
+    "bundle_delivered_twice": Planted(bundle_delivered_twice, "bundle_twice", 60, dwells=_DEEP),
     "children_left_behind": Planted(children_left_behind, "left_behind", 60, dwells={**_DEEP, "deletes": 4}),
     "first_words_told": Planted(first_words_told, "answer_invented", 60, dwells=_DEEP),
 }
