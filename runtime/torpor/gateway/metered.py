@@ -22,10 +22,12 @@ from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.handshake import METHOD_BYTES_MAX, refused_body
 from torpor.gateway.options import GatewayOptions
 
-_PIECE_BYTES: Final = 2_048
-"""Parsed without a look at how many frames it was; at most 341."""
+_PIECE_BYTES: Final = 512
+"""Parsed without a look at how many frames it was; at most 85."""
 _FRAMES_A_TURN: Final = 64
 """After so many of them everybody else has their turn. One long frame counts as one, so it is not held up."""
+_LATE_FRAMES_MAX: Final = 64
+"""Of a client that flooded, until it must have heard that it is closed."""
 
 
 def _before_hello() -> CloseReason:
@@ -41,7 +43,7 @@ class Metered(ServerConnection):
         super().__init__(*args, **kwargs)
         self.on_flood: Callable[[], CloseReason] = _before_hello
         """Told when too many frames came; says with which code the connection ends."""
-        self.counts_all = False
+        self._counts_all = False
         """Whether whole messages count as well, since nobody looks at them any more."""
         self._is_flooded = False
         self._unread = b""
@@ -54,6 +56,13 @@ class Metered(ServerConnection):
         self._spent_at_s = self.loop.time()
         self._method: bytes | None = b""
         """The beginning of the request, until it is known."""
+
+    def expect_little(self, *, is_flooder: bool) -> None:
+        """The session has closed the connection: what still comes counts, whatever it is."""
+        self._counts_all = True
+        if is_flooder:
+            self._spent = max(self._spent, float(self.options.control_frames_burst - _LATE_FRAMES_MAX))
+            self._spent_at_s = self.loop.time()
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
@@ -80,7 +89,7 @@ class Metered(ServerConnection):
     def process_event(self, event: Frame | Request | Response) -> None:
         if isinstance(event, Frame):
             self._frames += 1
-            if self.counts_all or event.opcode not in DATA_OPCODES or not event.fin:
+            if self._counts_all or event.opcode not in DATA_OPCODES or not event.fin:
                 self._spent += 1
         super().process_event(event)
 
@@ -122,7 +131,7 @@ class Metered(ServerConnection):
             self._turn.cancel()
             self._turn = None
         unread, self._unread = self._unread, b""
-        self.counts_all = self.counts_all or bool(unread)
+        self._counts_all = self._counts_all or bool(unread)
         for at in range(0, len(unread), _PIECE_BYTES):
             super().data_received(unread[at : at + _PIECE_BYTES])
             if self._is_too_much():

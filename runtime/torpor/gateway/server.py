@@ -299,14 +299,16 @@ class Gateway:
 
 
 async def _read(connection: Metered, session: Session, *, outbox: Outbox) -> None:
+    is_closing = False
     try:
         async for message in connection:
             if isinstance(message, str):
                 session.receive(message)
             else:
                 session.receive_binary()
-            if outbox.closing is not None:
-                connection.counts_all = True
+            if outbox.closing is not None and not is_closing:
+                is_closing = True
+                connection.expect_little(is_flooder=outbox.closing in FLOODS)
     except ConnectionClosed:
         return  # without a closing handshake, which is how clients vanish
 
