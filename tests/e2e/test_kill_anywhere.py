@@ -25,6 +25,7 @@ TOOLS = (
     "pay_probed",
     "pay_slowly",
     "read_earlier",
+    "scout",
 )
 UNREACHED = {
     "put_back_job.before": "only a stop in peace puts back what it cuts off, and it waits for the visitors",
@@ -37,11 +38,6 @@ UNREACHED = {
             *("conversation_renamed", "conversation_archived", "conversation_unarchived", "conversation_forked"),
             *("message_retracted", "preamble_returned", "flags_returned"),
         )
-    },
-    **{
-        f"append.{when}:{kind}": "no agent here has a sub-agent; tests/simulation stops servers in their midst"
-        for when in ("lost", "after")
-        for kind in ("subagent_started", "subagent_finished")
     },
 }
 """Points that this scenario cannot pass, and why."""

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.aside_checker import digest_of, live_block
+from tests.support.child_checker import asked_by
 from tests.support.fold_checker import canonical, fold_before, view_faults
 from tests.support.journal_checker import Account, Call, Journal
 from tests.support.request_rules import violations
 
-OF_THE_ENGINE = frozenset({"load_skill", "read_earlier"})
-"""Reads that keep no book."""
-READS = frozenset({"look_up", "dig_out"}) | OF_THE_ENGINE
+WITHOUT_A_BOOK = frozenset({"load_skill", "read_earlier", "scout"})
+"""Reads of the engine's own; what a sub-agent does is in its journal, see ``child_checker``."""
+READS = frozenset({"look_up", "dig_out"}) | WITHOUT_A_BOOK
+OF_JOURNALS = frozenset({"model", "child"})
+"""Purposes of requests that a journal announces."""
 ASKED_OR_KEYED = frozenset({"pay_keyed", "pay_probed"})
 """Writes whose interrupted calls have a way to be settled: they are never left unknown by a crash."""
 
@@ -33,6 +36,8 @@ class Deeds:
     effects: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     tools: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    """Of the conversations for which it was done, where the tools say it."""
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
@@ -50,6 +55,7 @@ def deeds_of(book: Iterable[dict[str, Any]]) -> dict[str, Deeds]:
         what = {"started": "started", "effect": "effects", "ended": "ended"}[line["what"]]
         getattr(deeds[line["key"]], what).append(line["run"])
         deeds[line["key"]].tools.add(line["tool"])
+        deeds[line["key"]].paths |= {line["path"]} if "path" in line else set()
     return dict(deeds)
 
 
@@ -61,7 +67,11 @@ def effect_faults(accounts: dict[str, Account], deeds: dict[str, Deeds]) -> Iter
             key = call.started["idempotency_key"] if call.started else ""
             known.add(key)
             given_up = account.turns[call.turn].code == "crashed"
-            yield from _call_faults(f"{path} call {call.id}", call, deeds.get(key, Deeds()), given_up=given_up)
+            did = deeds.get(key, Deeds())
+            if others := did.paths - {path}:
+                yield f"{path} call {call.id}: its tool ran for {sorted(others)}"
+            if call.finished is not None or not account.is_cut:
+                yield from _call_faults(f"{path} call {call.id}", call, did, given_up=given_up)
     for key in deeds.keys() - known:
         # A read may begin beside the commit that announces it, and that commit may be lost.
         if deeds[key].tools - READS:
@@ -75,7 +85,7 @@ def _call_faults(where: str, call: Call, did: Deeds, *, given_up: bool) -> Itera
     expected = {"succeeded", "never_started", "interrupted" if call.name in READS else "unknown"}
     if call.outcome not in expected:
         yield f"{where}: is {call.outcome}, expected one of {sorted(expected)}"
-    if call.outcome == "succeeded" and call.name not in OF_THE_ENGINE:
+    if call.outcome == "succeeded" and call.name not in WITHOUT_A_BOOK:
         if not run or run[0] not in did.started:
             yield f"{where}: its result names run {run}, the book knows {did.started}"
         elif did.started[-1] != run[0]:
@@ -109,17 +119,18 @@ def model_faults(
         if line["what"] == "ended":
             ended.add(line["run"])
             continue
-        if line.get("purpose", "model") == "model":
+        if line.get("purpose", "model") in OF_JOURNALS:
             started[line["link"]].append(line)
         for violation in violations(line["body"]):
             yield f"request {line['run']}: {violation}"
         if _link_of(line["body"]["messages"]) != line["link"]:
             yield f"request {line['run']}: what was sent is not what its link names"
     for path, account in accounts.items():
+        asked = asked_by(journals[path], account, started)
         bodies = {record["digest"]: record["body"] for record in _of_kind(journals[path], "preamble_changed")}
         for turn in account.turns.values():
             for reply in turn.replies:
-                yield from _reply_faults(f"{path} call {reply['call']}", turn.requests, reply, started, ended)
+                yield from _reply_faults(f"{path} call {reply['call']}", turn.requests, reply, asked, ended)
             for request in turn.requests:
                 yield from _request_faults(journals[path], request, account, started, bodies)
 

@@ -9,7 +9,7 @@ import signal
 from collections import Counter
 from typing import Any, Final, NoReturn, Protocol, get_args
 
-from tests.support.side_model import LIVE, SUMMARY, TURN
+from tests.support.side_model import CHILD, LIVE, SUMMARY, TURN
 from torpor.records.frames import AnyServerFrame
 from torpor.records.journal import AttemptStarted, JournalRecord, StepKind
 from torpor.store.job_contract import JobStore
@@ -35,7 +35,7 @@ FRAME_TAGS: Final = tuple(_tag_of(frame) for frame in get_args(AnyServerFrame))
 JOB_WRITES: Final = tuple(
     sorted(name for name in vars(JobStore) if name.endswith("_job") and not name.startswith("find"))
 )
-PURPOSES: Final = (TURN, SUMMARY, LIVE)
+PURPOSES: Final = (TURN, CHILD, SUMMARY, LIVE)
 """What a model is asked for."""
 
 

@@ -8,8 +8,11 @@ A message says what it wants in brackets at its end: its own id, and what to do 
     [m7: fail]                      begin to speak, then break down
     [m7: refuse]                    begin to speak, then refuse
     [m7: echo]                      answer with the message itself
+    [m7: scout]                     have a sub-agent work, which looks something up; then answer
+    [m7: scout_long]                likewise, and it waits until somebody releases mc7
 
-An answer names every message it answers, so that others can count.
+An answer names every message it answers, so that others can count. The task of a sub-agent is a message with a wish of
+its own, [mc7: look_up]; nobody who counts messages takes it for one.
 """
 
 import json
@@ -36,6 +39,9 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "load_skill": {"name": "counting-money"},
     "read_earlier": {"first_turn": 1},
 }
+TASKS: Final = {"scout": "look_up, dig_out", "scout_long": "look_up, hold"}
+"""What a sub-agent is to do, by the wish that has it work."""
+SCOUT: Final = "scout"
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -67,7 +73,7 @@ class ObedientModel:
         open_part = _unanswered(messages)
         wishes = _wishes(open_part)
         last = wishes[-1]
-        tools = tuple(doing for doing in last.doings if doing in {*ARGUMENTS, "pay_slowly"})
+        tools = tuple(doing for doing in last.doings if doing in {*ARGUMENTS, *TASKS, "pay_slowly"})
         if tools and not _was_called(open_part, last):
             text = _working_on(last)
             sink.text(text)
@@ -123,10 +129,17 @@ def _was_called(messages: list[dict[str, Any]], wish: Wish) -> bool:
     return any(block["type"] == "text" and block["text"] == _working_on(wish) for block in blocks)
 
 
+def task_of(message: str) -> str:
+    """The id of the wish that a message has a sub-agent fulfil."""
+    return f"mc{message[1:]}"
+
+
 def _working_on(wish: Wish) -> str:
     return f"Working on {wish.id}."
 
 
 def _call(wish: Wish, name: str) -> Block:
     arguments = ARGUMENTS.get(name, {"amount": 6, "mark": wish.id})
+    if name in TASKS:
+        name, arguments = SCOUT, {"task": f"Do as it says [{task_of(wish.id)}: {TASKS[name]}]"}
     return canonical({"type": "tool_use", "id": "given_by_the_engine", "name": name, "input": arguments})

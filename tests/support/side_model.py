@@ -22,8 +22,9 @@ from torpor.records.journal import Usage
 TURN: Final = "model"
 SUMMARY: Final = "summary"
 LIVE: Final = "live"
-PURPOSES: Final = {"Summarise.": SUMMARY, "Tell how things stand.": LIVE}
-"""By the prompt, as the agent's file has it."""
+CHILD: Final = "child"
+PURPOSES: Final = {"Summarise.": SUMMARY, "Tell how things stand.": LIVE, "You are a scout.": CHILD}
+"""By the first line of the prompt, as the files of the home have it."""
 MUDDLED: Final = "muddled"
 """The folder; a mark is named ``<purpose>-<conversation>``."""
 _SPEAKER: Final = re.compile(r"\b(\w+) says: ")
@@ -35,11 +36,11 @@ _TURN: Final = re.compile(r"^Turn (\d+)", re.MULTILINE)
 def purpose_of(request: ModelRequest) -> str:
     """What the request is for."""
     system = msgspec.json.decode(request.preamble.body).get("system", [])
-    return PURPOSES.get(system[0]["text"], TURN) if system else TURN
+    return PURPOSES.get(system[0]["text"].partition("\n")[0], TURN) if system else TURN
 
 
 class SideModel:
-    """Implements ``model.contract.Model``: answers in the place of both, and hands turns on to ``model``."""
+    """Implements ``model.contract.Model``: answers in the place of both, and hands all turns on to ``model``."""
 
     def __init__(self, model: Model, home: Path) -> None:
         self._model = model
@@ -53,7 +54,7 @@ class SideModel:
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         purpose = purpose_of(request)
-        if purpose == TURN:
+        if purpose in {TURN, CHILD}:
             return await self._model.reply(request, sink)
         question = json.loads(request.view.messages())[0]["content"][0]["text"]
         await anyio.lowlevel.checkpoint()

@@ -1,9 +1,10 @@
 """A person who lives through a whole scenario in one conversation, whatever becomes of the server meanwhile.
 
-The scenario has a plain turn, turns with two tools, messages that wait, steer and interrupt, cancelled turns, one with
-a payment that ends afterwards, a model that fails, sleep and thaw, and somebody who looks on from the middle. Beside
-that the application tells what is selected, a skill is loaded, older turns are folded and cannot be, how things stand
-is kept and cannot be, and an operator sees to the jobs that failed.
+The scenario has a plain turn, turns with two tools, turns with a sub-agent, messages that wait, steer and interrupt,
+cancelled turns, one of them with a sub-agent at work, one with a payment that ends afterwards, a model that fails,
+sleep and thaw, and somebody who looks on from the middle. Beside that the application tells what is selected, a skill
+is loaded, older turns are folded and cannot be, how things stand is kept and cannot be, and an operator sees to the
+jobs that failed.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ class Visitor(Speaker):
                 self._chatting,
                 self._selecting,
                 self._using_tools,
+                self._delegating,
                 self._waiting,
                 self._steering,
                 self._interrupting,
@@ -69,6 +71,7 @@ class Visitor(Speaker):
             tasks.start_soon(self._onlooker.follow, None)
             for step in (
                 self._cancelling,
+                self._calling_back,
                 self._paying_late,
                 self._failing,
                 self._misunderstood,
@@ -86,6 +89,17 @@ class Visitor(Speaker):
     async def _using_tools(self) -> None:
         for tools in ("load_skill, look_up, pay_keyed", "look_up, pay_probed", "dig_out, pay_blindly"):
             await self.answered(await self.say(tools))
+
+    async def _delegating(self) -> None:
+        for tools in ("scout", "scout, pay_keyed"):
+            await self.answered(await self.say(tools))
+
+    async def _calling_back(self) -> None:
+        """A sub-agent that is at work ends with its turn."""
+        first = await self.begun("scout_long, look_up", ends=(FINISHED, CANCELLED))
+        await self.heard.until(lambda: self.heard.has_delegated(first) or self.heard.is_over(first))
+        await self.cancel(first)
+        await self.answered(await self.say())
 
     async def _waiting(self) -> None:
         first = await self.begun("hold")
