@@ -52,7 +52,7 @@ from torpor.turn.places import FairPlaces
 from torpor.turn.prepare import Surroundings
 
 KEY = ConversationKey("acme", "ann", "c_1")
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 """For every wait of a test; long, since it ends only tests that would hang."""
 PLAYED: Mapping[str, Any] = {"kind": "played"}
 ONCE = RetryOptions(retries_max=0)
