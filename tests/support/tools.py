@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from torpor.errors import StoreError
 from torpor.records.ids import CallId, ConversationKey
 from torpor.toolhost.contract import ToolContext, ToolResult
 from torpor.toolhost.declare import Tool
@@ -66,7 +67,9 @@ async def called(
     """Call ``tool`` as the turn does, with these arguments encoded as JSON."""
     registry = a_registry(tool, blobs=blobs, **options)
     raw = arguments if isinstance(arguments, msgspec.Raw) else msgspec.Raw(msgspec.json.encode(arguments or {}))
-    try:
-        return await registry.toolbox().call(tool.name, raw, context or a_context())
-    finally:
-        registry.close()
+    async with registry.running():
+        try:
+            return await registry.toolbox().call(tool.name, raw, context or a_context())
+        except StoreError as exc:
+            failure = exc
+    raise failure

@@ -7,12 +7,14 @@ import shlex
 import signal
 import socket
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 import anyio
 import click
 import msgspec
+import structlog
 
 from torpor import app
 from torpor.cli.folders import data_folder, data_option, home_option, where
@@ -23,9 +25,14 @@ from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import configure_logs
 from torpor.settings import Settings, read_settings
 from torpor.supervisor.drain import Drain
+from torpor.toolhost.failures import place_of
+
+_log = structlog.get_logger()
 
 _STOP_SLACK_S: Final = 5.0
 """For what a stopping server does beside waiting."""
+_ENDED_FROM_WITHIN: Final = 70
+"""The exit code where code of a home asked for the end of the process."""
 _KILLED: Final = 137
 """The exit code of a process that was killed, which a second signal amounts to."""
 
@@ -94,11 +101,21 @@ def command(
             tasks.cancel_scope.cancel()
 
     try:
-        anyio.run(serve)
+        _run(serve)
     except* OSError as faults:
         options = settings.gateway
         listens = (options.host if host is None else host, options.port if port is None else port)
         raise _told(faults, address=listens) from None
+
+
+def _run(serve: Callable[[], Awaitable[None]]) -> None:
+    """A callback on the event loop that asks for an exit ends it; whoever restarts servers must not take that for one
+    that was told to stop."""
+    try:
+        anyio.run(serve)
+    except SystemExit as exc:
+        _log.critical("server.ended_from_within", code=str(exc.code), where=place_of(exc))
+        raise SystemExit(_ENDED_FROM_WITHIN) from exc
 
 
 class _Stop:

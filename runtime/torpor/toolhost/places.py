@@ -20,6 +20,7 @@ from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import ToolContext
 from torpor.toolhost.declare import Runs, Tool
 from torpor.toolhost.options import ToolOptions
+from torpor.toolhost.own_tasks import OwnTasks
 from torpor.toolhost.process_frames import Call
 from torpor.toolhost.processes import Listener, Processes, ProcessesStatistics
 from torpor.toolhost.results import rendered
@@ -41,6 +42,7 @@ class Places:
         self._calls = calls
         self.progress_cap_chars = options.progress_cap_chars
         self.workers = Workers(options.worker_threads, per_tool=options.worker_threads_per_tool)
+        self.own_tasks = OwnTasks()
         self.processes = Processes(
             options.worker_processes,
             idle_s=options.process_idle_s,
@@ -50,9 +52,9 @@ class Places:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look after the processes; in the end all of them, and the threads that are idle, end."""
+        """Look after the processes and what runs on the loop; in the end all of that ends, and idle threads."""
         try:
-            async with self.processes.running():
+            async with self.own_tasks.running(), self.processes.running():
                 yield
         finally:
             self.close()
@@ -77,9 +79,11 @@ class Places:
 class Run:
     """One run of a tool or its probe: where it takes place, and what it may still say."""
 
-    __slots__ = ("_places", "_routine", "_tool", "has_begun", "is_over")
+    __slots__ = ("_is_own", "_places", "_routine", "_tool", "has_begun", "is_over")
 
-    def __init__(self, tool: Tool[..., Any], routine: Routine, *, places: Places) -> None:
+    def __init__(self, tool: Tool[..., Any], routine: Routine, *, places: Places, is_own: bool = False) -> None:
+        """Args: is_own: on the loop it has a task of its own, since nobody knows whether it heeds a cancellation."""
+        self._is_own = is_own
         self._tool = tool
         self._routine = routine
         self._places = places
@@ -103,8 +107,12 @@ class Run:
             given[routine.context_name] = msgspec.structs.replace(context, report=self._heard(context.report))
         if routine.is_async:
             self.has_begun = True
-            with self._places.noted(name, routine.function, is_on_loop=True):
-                return await routine.function(**given)
+
+            async def go() -> Any:
+                with self._places.noted(name, routine.function, is_on_loop=True):
+                    return await routine.function(**given)
+
+            return await (self._places.own_tasks.run(go, tool=name) if self._is_own else go())
 
         def work() -> Any:
             with self._places.noted(name, routine.function, is_on_loop=False):

@@ -47,7 +47,7 @@ class ToolRegistry:
         """
         chosen = (tool for name, tool in self._tools.items() if name in allowed or not (allowed or is_strict))
         tools = (*chosen, *more, *self._engine_tools)
-        return LocalToolbox(tools, blobs=self._blobs, places=self._places, options=self._options)
+        return LocalToolbox(tools, blobs=self._blobs, places=self._places, options=self._options, homes=self._tools)
 
     def missing(self, allowed: Collection[str]) -> tuple[str, ...]:
         """Names of an allow-list that no tool has, sorted: for the operator to hear of."""

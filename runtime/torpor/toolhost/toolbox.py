@@ -8,7 +8,7 @@ A call opens one cancel scope for its deadline and nothing else, so an instant t
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import anyio
@@ -35,8 +35,17 @@ _log = structlog.get_logger()
 class LocalToolbox:
     """Implements ``contract.Toolbox`` over tools of this process; immutable, and shared by an agent's conversations."""
 
-    def __init__(self, tools: Iterable[Tool[..., Any]], *, blobs: Blobs, places: Places, options: ToolOptions) -> None:
-        """Args: tools: with the engine's own among them; their names differ."""
+    def __init__(
+        self,
+        tools: Iterable[Tool[..., Any]],
+        *,
+        blobs: Blobs,
+        places: Places,
+        options: ToolOptions,
+        homes: Collection[str] = (),
+    ) -> None:
+        """Args: tools: with the engine's own among them; their names differ.  homes: names of those that are not."""
+        self._homes = frozenset(homes)
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._specs = {name: _spec(tool, options) for name, tool in self._tools.items()}
         self._offered = tuple(self._specs.values())
@@ -75,7 +84,7 @@ class LocalToolbox:
     async def _call(
         self, tool: Tool[..., Any], spec: ToolSpec, arguments: msgspec.Raw, context: ToolContext
     ) -> tuple[Outcome, CleanText]:
-        run = Run(tool, tool.routine, places=self._places)
+        run = Run(tool, tool.routine, places=self._places, is_own=spec.name in self._homes)
         scope = anyio.move_on_after(spec.deadline_s)
         try:
             with scope:
@@ -103,7 +112,7 @@ class LocalToolbox:
         arguments: msgspec.Raw,
         context: ToolContext,
     ) -> tuple[Outcome, CleanText] | None:
-        run = Run(tool, probe, places=self._places)
+        run = Run(tool, probe, places=self._places, is_own=spec.name in self._homes)
         try:
             with anyio.move_on_after(spec.deadline_s):
                 given = tool.parameters.decode(arguments)
