@@ -107,10 +107,10 @@ def _call_faults(path: str, call: Call, account: Account, accounts: dict[str, Ac
         wish = _WISH.search(call.input["task"])
         if wish is None or said != f"Answered {wish[1]}." or json.loads(call.result) != {"answer": said}:
             yield f"{where}: asked {call.input['task']!r}, its sub-agent said {said!r}, the model reads {call.result}"
-    elif answered and account.turns[call.turn].end != "cancelled":
-        yield f"{where}: is {call.outcome}, though {answered[0]['child']} answered"
     elif ended and call.outcome == "never_started":
         yield f"{where}: never started by the journal, but had {len(ended)} sub-agents"
+    elif answered and account.turns[call.turn].end != "cancelled":
+        yield f"{where}: is {call.outcome}, though {answered[0]['child']} answered"
 
 
 def asked_by(journal: Journal, account: Account, started: dict[str, list[Line]]) -> dict[str, list[Line]]:
