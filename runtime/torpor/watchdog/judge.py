@@ -79,7 +79,12 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 class Resumed(msgspec.Struct, frozen=True, kw_only=True):
     """A loop of which ``Blocked`` was told goes on."""
 
-    blocked_s: float
+    since_s: float
+    until_s: float
+
+    @property
+    def blocked_s(self) -> float:
+        return self.until_s - self.since_s
 
 
 class Suspended(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +175,7 @@ class Judge:
                 yield Blocked(since_s=since_s, until_s=beat.at_s, cause=cause, cpu_s=used_s, is_over=True)
         if was_told:
             self._told_due_s = None
-            yield Resumed(blocked_s=lag_s)
+            yield Resumed(since_s=min(since_s, beat.at_s), until_s=beat.at_s)
 
     def _overdue(self, reading: Reading, cause: Cause) -> Iterator[Finding]:
         if reading.next_beat_s == self._heard_due_s:

@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from torpor.watchdog.contract import Suspect
-from torpor.watchdog.judge import Blocked, Cause, Suspended
+from torpor.watchdog.judge import Blocked, Cause, Resumed, Suspended
 from torpor.watchdog.stacks import Stack
 
 _MOST: Final = 0.5
 
 
 def culprits(
-    blocked: Blocked, suspects: Iterable[Suspect], *, stack: Stack, cpu_of_s: Callable[[int], float | None]
+    blocked: Blocked,
+    suspects: Iterable[Suspect],
+    *,
+    stack: Stack,
+    cpu_of_s: Callable[[int], float | None],
+    long_s: float,
 ) -> list[Suspect]:
-    """Args: stack: of the loop's thread, when the watchdog saw that it was late."""
+    """Args: stack: of the loop's thread, when the watchdog saw that it was late.  long_s: see ``passed``."""
     known = tuple(suspects)
     on_loop = [suspect for suspect in known if not suspect.thread_id]
     seen = [run for run in on_loop if run.ended_s is None and run.code in stack.codes]
@@ -29,9 +34,23 @@ def culprits(
     if seen:
         return seen
     found = [run for run in on_loop if run.ended_s is not None and _covers(run, blocked.since_s, blocked.until_s)]
+    found += passed(blocked, on_loop, long_s=long_s)
     if blocked.cause is Cause.INTERPRETER_HELD:
         found += [run for run in known if run.thread_id and _computed(run, blocked, cpu_of_s=cpu_of_s)]
     return found
+
+
+def passed(gap: Blocked | Resumed, suspects: Iterable[Suspect], *, long_s: float) -> list[Suspect]:
+    """Those on the loop that began and ended in the gap, so that nobody else ran meanwhile, and took ``long_s``."""
+    return [
+        run
+        for run in suspects
+        if not run.thread_id
+        and run.ended_s is not None
+        and gap.since_s <= run.began_s
+        and run.ended_s <= gap.until_s
+        and run.ended_s - run.began_s >= long_s
+    ]
 
 
 def bystanders(suspended: Suspended, suspects: Iterable[Suspect]) -> list[Suspect]:

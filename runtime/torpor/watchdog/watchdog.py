@@ -18,7 +18,7 @@ import structlog
 from torpor.clock import Clock
 from torpor.watchdog.contract import Suspects
 from torpor.watchdog.judge import Beat, Blocked, Cause, Finding, Judge, Reading, Resumed, Suspended
-from torpor.watchdog.naming import bystanders, culprits, names
+from torpor.watchdog.naming import bystanders, culprits, names, passed
 from torpor.watchdog.options import WatchdogOptions
 from torpor.watchdog.stacks import EMPTY, Stack, cpu_of_s, in_line_s, stack_of, turns_of
 from torpor.watchdog.statistics import WatchdogStatistics
@@ -45,6 +45,8 @@ class Watchdog:
         self._beats: deque[Beat] = deque(maxlen=_BEATS_MAX)
         self._next_beat_s = 0.0
         self._loop_thread = 0
+        self._named: set[str] = set()
+        """Tools that were told of while the loop has been late."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -107,7 +109,10 @@ class Watchdog:
             case Blocked():
                 self._tell_blocked(finding, stack)
             case Resumed():
-                _log.info("loop.resumed", blocked_s=round(finding.blocked_s, 3))
+                others = self._suspects.between(finding.since_s, finding.until_s)
+                self._named.update(names(passed(finding, others, long_s=self._options.lag_warn_s)))
+                _log.info("loop.resumed", blocked_s=round(finding.blocked_s, 3), tools=tuple(sorted(self._named)))
+                self._named.clear()
             case Suspended():
                 running = bystanders(finding, self._suspects.between(finding.since_s, finding.until_s))
                 for_s = round(finding.until_s - finding.since_s, 3)
@@ -115,7 +120,9 @@ class Watchdog:
 
     def _tell_blocked(self, blocked: Blocked, stack: Stack) -> None:
         suspects = self._suspects.between(blocked.since_s, blocked.until_s)
-        found = culprits(blocked, suspects, stack=stack, cpu_of_s=cpu_of_s)
+        found = culprits(blocked, suspects, stack=stack, cpu_of_s=cpu_of_s, long_s=self._options.lag_warn_s)
+        if not blocked.is_over:
+            self._named.update(names(found))
         frames = stack.frames
         if blocked.cause is Cause.INTERPRETER_HELD:
             # The loop's own stack tells nothing of what another thread did.

@@ -48,7 +48,7 @@ def test_busy_loop_is_told_while_it_is_busy_and_again_when_it_goes_on() -> None:
     told = watched.look(101.25, next_beat_s=100.25)
     assert told == [Blocked(since_s=100.25, until_s=101.25, cause=Cause.BUSY, cpu_s=0.0, is_over=False)]
     assert watched.look(101.5, next_beat_s=100.25) == []
-    assert watched.look(103.5, Beat(100.25, 103.25), next_beat_s=103.5) == [Resumed(blocked_s=3.0)]
+    assert watched.look(103.5, Beat(100.25, 103.25), next_beat_s=103.5) == [Resumed(since_s=100.25, until_s=103.25)]
     statistics = watched.judge.statistics()
     assert (statistics.stalls, statistics.stalled_s, statistics.lag_max_s) == (1, 3.0, 3.0)
 
@@ -70,7 +70,7 @@ def test_held_interpreter_makes_the_watchdog_late_too_and_uses_the_processor() -
     watched = Watched()
     told = watched.look(103.25, next_beat_s=100.25, due_s=100.25, used_s=3.0)
     assert told == [Blocked(since_s=100.25, until_s=103.25, cause=Cause.INTERPRETER_HELD, cpu_s=3.0, is_over=False)]
-    assert watched.look(103.5, Beat(100.25, 103.25), next_beat_s=103.5) == [Resumed(blocked_s=3.0)]
+    assert watched.look(103.5, Beat(100.25, 103.25), next_beat_s=103.5) == [Resumed(since_s=100.25, until_s=103.25)]
 
 
 def test_held_interpreter_is_told_when_the_loop_was_quicker_than_the_watchdog() -> None:
@@ -131,7 +131,7 @@ def test_load_before_a_suspension_is_not_taken_for_work_in_it() -> None:
 def test_beat_that_has_come_is_not_awaited_any_more() -> None:
     watched = Watched()
     watched.look(101.5, next_beat_s=100.25)
-    assert watched.look(103.5, Beat(100.25, 103.25), next_beat_s=100.25) == [Resumed(blocked_s=3.0)]
+    assert watched.look(103.5, Beat(100.25, 103.25), next_beat_s=100.25) == [Resumed(since_s=100.25, until_s=103.25)]
     assert watched.look(103.75, Beat(103.5, 103.5), next_beat_s=103.75) == []
 
 

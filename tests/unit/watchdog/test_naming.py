@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from torpor.watchdog.contract import Suspect
-from torpor.watchdog.judge import Blocked, Cause, Suspended
-from torpor.watchdog.naming import bystanders, culprits, names
+from torpor.watchdog.judge import Blocked, Cause, Resumed, Suspended
+from torpor.watchdog.naming import bystanders, culprits, names, passed
 from torpor.watchdog.stacks import EMPTY, Stack
 
 CODE = compile("1", "tools/pay.py", "eval")
@@ -21,7 +21,7 @@ def a_run(name: str, *, thread: int = 0, began_s: float = 99.0, code: CodeType =
 
 
 def told(blocked: Blocked, *runs: Suspect, stack: Stack = EMPTY, cpu_s: float | None = None) -> tuple[str, ...]:
-    return names(culprits(blocked, runs, stack=stack, cpu_of_s=lambda _: cpu_s))
+    return names(culprits(blocked, runs, stack=stack, cpu_of_s=lambda _: cpu_s, long_s=0.5))
 
 
 def seen(*codes: CodeType) -> Stack:
@@ -43,6 +43,21 @@ def test_nobody_is_named_when_the_engine_itself_is_busy() -> None:
 
 def test_tool_on_the_loop_that_ended_with_the_gap_is_named() -> None:
     assert told(BUSY, a_run("pay", ended_s=103.5), a_run("quick", ended_s=100.5)) == ("pay",)
+
+
+def test_each_of_several_that_held_the_loop_one_after_the_other_is_named() -> None:
+    gap = Resumed(since_s=100.0, until_s=104.0)
+    runs = [
+        a_run("first", began_s=100.0, ended_s=101.5),
+        a_run("second", began_s=101.5, ended_s=102.5),
+        a_run("third", began_s=102.5, ended_s=104.0),
+        a_run("quick", began_s=102.5, ended_s=102.6),
+        a_run("waited", began_s=99.0, ended_s=103.9),
+        a_run("in a thread", thread=7, began_s=101.0, ended_s=103.0),
+        a_run("goes on", began_s=103.0),
+    ]
+    assert names(passed(gap, runs, long_s=0.5)) == ("first", "second", "third")
+    assert told(BUSY, *runs) == ("first", "second", "third", "waited")
 
 
 def test_thread_that_used_the_processor_holds_the_interpreter_and_others_only_waited_for_it() -> None:
