@@ -21,8 +21,9 @@ import anyio
 import jwt
 from websockets.asyncio.client import ClientConnection
 
+from tests.support.child_checker import accounts_of, child_faults
 from tests.support.effects_checker import deeds_of, effect_faults, lines_of
-from tests.support.journal_checker import account_of, read_journals
+from tests.support.journal_checker import journal_faults, read_journals
 from tests.support.kill_run import make_home
 from tests.support.scrape import scraped
 from tests.support.server_process import ServerProcess, process_of
@@ -147,13 +148,18 @@ class Storm:
     def faults(self) -> list[str]:
         """What the judges find."""
         journals = read_journals(self._database)
-        accounts = {path: account_of(journal) for path, journal in journals.items()}
+        accounts = accounts_of(journals)
         found = list(self.unrest)
+        own = {path for path, journal in journals.items() if not journal.is_child}
         for path, journal in journals.items():
-            found += storm_faults(journal, accounts[path], lines_of(self._log_of(path)))
+            if path in own:
+                found += storm_faults(journal, accounts[path], lines_of(self._log_of(path)))
+            else:
+                found += journal_faults(journal, accounts[path])
+        found += child_faults(journals, accounts)
         said = {room.path for room in self.rooms if lines_of(self._log_of(room.path))}
         found += (f"{path}: is not in the database" for path in said - journals.keys() if self._accepted_in(path))
-        found += (f"{path}: nobody made it" for path in journals.keys() - said)
+        found += (f"{path}: nobody made it" for path in own - said)
         found += effect_faults(accounts, deeds_of(lines_of(self.folder / "home" / "book.jsonl")))
         log = (self.folder / "server.log").read_text(errors="replace").splitlines()
         found += (f"a server said: {line}" for line in log if "[error" in line or "[critical" in line)
@@ -290,7 +296,11 @@ class Storm:
         with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True) as connection:
             rows = connection.execute("SELECT tenant, owner, conversation, event, due_us FROM conversations").fetchall()
         connection.close()
-        return [(f"{tenant}/{owner}/{name}", event, due_us) for tenant, owner, name, event, due_us in rows]
+        return [
+            (f"{tenant}/{owner}/{name}", event, due_us)
+            for tenant, owner, name, event, due_us in rows
+            if "/" not in name or due_us is not None
+        ]
 
     def _unrest(self) -> Iterator[str]:
         heads = self._heads()

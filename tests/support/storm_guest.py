@@ -23,6 +23,8 @@ from websockets.typing import Subprotocol
 Line = dict[str, Any]
 OPEN_S = 20.0
 SEND_S = 30.0
+DOINGS = ("", "look_up", "look_up, pay_keyed", "scout", "scout, pay_keyed")
+"""What messages ask for; of these, a conversation that is not calm asks for a sub-agent alone."""
 PATIENCE = 3
 """Messages that a guest leaves unanswered before it says more."""
 LATER = frozenset({"busy", "unavailable", "too_many_frames"})
@@ -279,8 +281,10 @@ class Guest:
         name = f"m{next(room.ids)}"
         wish = f"[{name}]"
         when_busy = "queue"
+        doing = self._chance.choices(DOINGS, [8, 1, 1, 1, 1])[0]
+        if doing and (room.is_calm or doing == "scout"):
+            wish = f"[{name}: {doing}]"
         if room.is_calm:
-            wish = self._chance.choice([wish] * 8 + [f"[{name}: look_up]", f"[{name}: look_up, pay_keyed]"])
             when_busy = self._chance.choices(["queue", "steer", "reject"], [8, 1, 1])[0]
         else:
             when_busy = self._chance.choices(["queue", "steer", "interrupt", "reject"], [6, 2, 2, 1])[0]
