@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -101,7 +101,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
         yield from map(_finding, parts.subagents.found())
         costs = tool_costs({spec.name: spec for spec in parts.tools.toolbox().specs()})
-        idle = _idle(settings.agents, loaded)
+        idle = _idle(settings, loaded)
         for key, detail in skill_costs(parts.catalogue):
             yield Finding(part="skill", name=key, ok=True, detail=detail)
         yield from map(_skill_problem, parts.catalogue.problems)
@@ -118,11 +118,13 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield from _gates(home, loaded, settings)
 
 
-def _idle(agents: Sequence[AgentDefinition], loaded: LoadedTools) -> frozenset[str]:
-    """Tools of the home that no agent's list has; none of them where an agent may call all, or there is no agent."""
+def _idle(settings: Settings, loaded: LoadedTools) -> frozenset[str]:
+    """Tools of the home that nobody's list has; none of them where an agent may call all, or there is no agent."""
+    agents = settings.agents
     if not agents or any(not agent.tools for agent in agents):
         return frozenset()
-    return frozenset(tool.name for tool in loaded.tools) - {name for agent in agents for name in agent.tools}
+    lists = [*(agent.tools for agent in agents), *(each.tools for each in settings.subagent_definitions)]
+    return frozenset(tool.name for tool in loaded.tools).difference(*lists)
 
 
 def _gates(home: Path, loaded: LoadedTools, settings: Settings | None) -> Iterator[Finding]:

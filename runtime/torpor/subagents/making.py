@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from torpor.errors import ConfigError
+from torpor.misfits import Words
 from torpor.model.contract import Model
 from torpor.records.journal import Effect
 from torpor.subagents.catalogue import load_catalogue
 from torpor.subagents.catalogue_tools import intervention_tools
 from torpor.subagents.definition import SUBAGENTS_FOLDER, Subagent, SubagentDefinition
-from torpor.subagents.evidence import EvidenceIndex, read_evidence
+from torpor.subagents.evidence import EVIDENCE_FOLDER, EvidenceIndex, read_evidence
 from torpor.subagents.plan import PLAN, Plans
 from torpor.subagents.research import RESEARCH, Research, research_tools
 from torpor.subagents.results import ResultType
@@ -112,7 +113,14 @@ def made_of(
     wrap_toolbox: Callable[[Toolbox], Toolbox],
     index_budget_tokens: int,
 ) -> Subagent:
-    """One, of a definition without faults. Args: definitions: of all, among them those that work for this one."""
+    """One, of a definition without faults.
+
+    Args: definitions: of all, among them those that work for this one.
+    Raises: ConfigError: there is nothing that it could search.
+    """
+    if definition.result == RESEARCH and not definition.tools and SEARCH_EVIDENCE not in {t.name for t in owed.tools}:
+        expected = f"entries in *.jsonl files, which {definition.name} searches, or tools of the home in its file"
+        raise ConfigError(EVIDENCE_FOLDER, key="folder", found=Words("without an entry"), expected=expected)
     more = (*owed.tools, *spawning_tools(definitions, definition.subagents))
     agent = Agent(
         AgentDefinition(

@@ -135,6 +135,16 @@ def test_a_tool_that_no_agent_may_call_is_doubtful(home: Path) -> None:
     ]
 
 
+def test_a_tool_that_only_a_sub_agent_may_call_is_not_doubtful(home: Path) -> None:
+    (home / "tools" / "hearing.py").write_text(TOOL.replace("look", "listen"))
+    (home / "config" / "subagents").mkdir()
+    (home / "config" / "subagents" / "scout.toml").write_text(
+        'name = "scout"\ndescription = "Have it heard."\nsystem = "You listen."\ntools = ["listen"]\n'
+    )
+
+    assert {state for _, state, _ in told(home, "tool")} == {"ok"}
+
+
 def test_an_agent_without_a_list_of_tools_may_call_all_of_them(home: Path) -> None:
     (home / "tools" / "hearing.py").write_text(TOOL.replace("look", "listen"))
     agent = home / "config" / "agents" / "clerk.toml"

@@ -165,6 +165,22 @@ def test_line_of_evidence_that_is_none_is_told_once_and_whom_it_keeps_from_worki
     assert told(home)[2][2].startswith("line 2 is not JSON, expected one JSON object with id, ")
 
 
+def test_research_without_evidence_is_wrong_unless_it_has_a_tool_of_the_home(home: Path) -> None:
+    scout(home, result='"research"')
+    with_a_tool = told(home)
+    scout(home, result='"research"', tools="[]", rehearsal='""')
+
+    assert [state for _, state, _ in with_a_tool] == ["ok"]
+    assert told(home) == [
+        (
+            FILE,
+            "WRONG",
+            "config/evidence: folder is without an entry, expected entries in *.jsonl files, which scout searches, or "
+            "tools of the home in its file",
+        )
+    ]
+
+
 def test_plan_without_a_catalogue_and_with_a_faulty_one_is_wrong(home: Path) -> None:
     scout(home, result='"plan"')
     missing = told(home)

@@ -91,6 +91,16 @@ def test_a_home_without_evidence_offers_no_search_of_it(tools: ToolRegistry, tmp
     assert own_tools(scout) == {"look", "select_sources"}
 
 
+@pytest.mark.parametrize("file", ["", "README.md", "sleep.jsonl"])
+def test_a_research_without_anything_to_search_is_an_error(tools: ToolRegistry, tmp_path: Path, file: str) -> None:
+    if file:
+        (tmp_path / "config" / "evidence").mkdir(parents=True)
+        (tmp_path / "config" / "evidence" / file).touch()
+
+    with pytest.raises(ConfigError, match="config/evidence: folder is without an entry, expected entries in"):
+        made(tools, defined(result="research"), home=tmp_path)
+
+
 def test_what_its_answer_must_be_stands_behind_its_prompt(tools: ToolRegistry) -> None:
     (scout,) = made(tools, defined(result="research")).values()
 
