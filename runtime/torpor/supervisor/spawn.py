@@ -18,7 +18,7 @@ from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added
 from torpor.errors import JournalCorrupt, ToolRefused
 from torpor.records.ids import CHILD_MARK, CallId, ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, SubagentStarted, Usage
+from torpor.records.journal import JournalRecord, ModelReplied, Outcome, SubagentFinished, SubagentStarted, Usage
 from torpor.store.contract import Blobs
 from torpor.subagents.definition import Subagent
 from torpor.subagents.options import SubagentOptions
@@ -86,7 +86,7 @@ class Spawning:
         lost = [each for each in self._journal.state.children if each.child not in known]
         records: list[SubagentFinished] = []
         for each in lost:
-            usage = await self._used(self._key.child(each.child))
+            rounds, usage = await self._used(self._key.child(each.child))
             self._budget(each.turn).add(usage, is_round=False)
             records.append(
                 SubagentFinished(
@@ -96,6 +96,7 @@ class Spawning:
                     child=each.child,
                     outcome=Outcome.FAILED,
                     code=LOST,
+                    rounds=rounds,
                     usage=usage,
                 )
             )
@@ -185,11 +186,11 @@ class Spawning:
             report=report,
         )
 
-    async def _used(self, key: ConversationKey) -> Usage:
-        """By a sub-agent that is gone, and by those below it."""
+    async def _used(self, key: ConversationKey) -> tuple[int, Usage]:
+        """Model calls that a sub-agent which is gone had answered, and the tokens of these and of those below it."""
         store = self._parts.store
         below = await store.children(key, limit=_LOST_MAX)
-        usage = Usage()
+        rounds, usage = 0, Usage()
         for each in (key, *(row.key for row in below)):
             try:
                 records: tuple[JournalRecord, ...] = (await store.load(each, use_snapshot=False)).tail
@@ -198,7 +199,8 @@ class Spawning:
                 continue
             for record in records:
                 usage = added(usage, usage_of(record) or Usage())
-        return usage
+                rounds += each == key and isinstance(record, ModelReplied)
+        return rounds, usage
 
     def __repr__(self) -> str:
         return f"<Spawning {self._key.path} running={len(self._running)}>"
