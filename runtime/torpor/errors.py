@@ -137,8 +137,9 @@ class UnknownConversation(ClientError):
 
     code = "unknown_conversation"
 
-    def __init__(self, conversation: str) -> None:
-        super().__init__(f"no conversation {conversation!r} here")
+    def __init__(self, conversation: str, *, otherwise: str = "") -> None:
+        """Args: otherwise: what may be the case instead, where the two are not told apart."""
+        super().__init__(f"no conversation {conversation!r} here{otherwise and f', {otherwise}'}")
         self.conversation = conversation
 
 

@@ -106,7 +106,11 @@ def delete(desk: Desk, frame: Delete, by: Principal) -> None:
 
 def bundle(desk: Desk, frame: ReadBundle, by: Principal) -> None:
     """Of its owner's blobs only what a sub-agent of this very conversation left."""
-    key = key_named(frame.conversation, by=by)
+    unknown = UnknownConversation(frame.conversation, otherwise="or none of its sub-agents left that bundle")
+    try:
+        key = key_named(frame.conversation, by=by)
+    except UnknownConversation:
+        raise unknown from None  # in the same words, wherever it is found out
     if not _HANDLE.fullmatch(frame.bundle):
         raise BadFrame("bundle is not a handle, expected 64 hexadecimal digits")
 
@@ -117,7 +121,7 @@ def bundle(desk: Desk, frame: ReadBundle, by: Principal) -> None:
         if content is None:
             if is_named:  # deleted in between, or damaged
                 _log.warning("gateway.bundle_missing", conversation=key.path, bundle=frame.bundle)
-            raise UnknownConversation(frame.conversation)
+            raise unknown
         if len(content) > most:
             raise TooLong("bundle", size_bytes=len(content), max_bytes=most)
         return Result(ref=frame.ref, rows=({"bundle": frame.bundle, "content": msgspec.json.decode(content)},))

@@ -77,6 +77,7 @@ async def test_any_other_blob_is_as_if_there_were_none() -> None:
         result = await engine.blobs.put(KEY, b'"a long result"')
         expected = await answer(engine, "never_was")
         assert '"unknown_conversation"' in expected
+        assert "no conversation 'NAME' here, or none of its sub-agents left that bundle" in expected
         assert await answer(engine, "c1", result) == expected, "a blob of hers that is no bundle"
         assert await answer(engine, "c1", "0" * 64) == expected, "no blob"
         assert await answer(engine, "c2") == expected, "the bundle of another conversation of hers"
