@@ -159,7 +159,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     earlier: EarlierAccess | None = None
     """For the engine's own tools; None where nothing is kept to be read."""
     collector: FindingSink | None = None
-    """None but for the calls of a sub-agent that collects."""
+    """None but for the calls of a sub-agent that collects, and only for a tool that is an ``async def``."""
     spawner: Spawner | None = None
     """For the tools that stand for sub-agents; None where there are none."""
 

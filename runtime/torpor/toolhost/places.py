@@ -104,7 +104,11 @@ class Run:
         """What the routine returns, run in this process."""
         routine, name = self._routine, self._tool.name
         if routine.context_name:
-            given[routine.context_name] = msgspec.structs.replace(context, report=self._heard(context.report))
+            given[routine.context_name] = msgspec.structs.replace(
+                context,
+                report=self._heard(context.report),
+                collector=context.collector if routine.is_async else None,  # nobody could wait for what it is given
+            )
         if routine.is_async:
             self.has_begun = True
 

@@ -1,13 +1,20 @@
 """Findings go past the model through a bounded channel that ends when its last sending end is closed."""
 
+from typing import Any
+
 import anyio
+import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
 
+from tests.support.tools import a_context, a_registry
 from tests.unit.subagents.finding import a_finding
+from torpor import ToolContext, tool
 from torpor.errors import ToolFailed, ToolRefused
+from torpor.records.journal import Outcome
 from torpor.subagents.collector import Collector, Sink
-from torpor.toolhost.contract import FindingSink, Selection
+from torpor.toolhost.contract import FindingSink, Selection, ToolResult
+from torpor.toolhost.declare import Tool
 
 LONG_S = 60.0
 
@@ -141,6 +148,39 @@ async def test_an_id_that_cannot_be_selected_is_refused_and_goes_nowhere() -> No
     with a_collector() as collector, pytest.raises(ToolFailed, match="expected 1 to 64 plain characters"):
         await collector.sink.found(a_finding(""))
     assert ids(collector) == []
+
+
+async def test_a_tool_is_told_that_an_id_cannot_be_selected() -> None:
+    @tool(effect="read")
+    async def find(context: ToolContext) -> str:
+        """Find."""
+        assert context.collector is not None
+        await context.collector.found(a_finding(""))
+        return "found"
+
+    with a_collector() as collector:
+        result = await called_with(find, collector)
+
+    assert result.outcome is Outcome.FAILED
+    assert "a finding has the id '', expected 1 to 64 plain characters" in result.text
+    assert ids(collector) == []
+
+
+async def test_a_tool_that_cannot_wait_is_given_no_collector() -> None:
+    @tool(effect="read")
+    def find(context: ToolContext) -> str:
+        """Find."""
+        return str(context.collector)
+
+    with a_collector() as collector:
+        result = await called_with(find, collector)
+
+    assert result.text == "None"
+
+
+async def called_with(tool: Tool[..., Any], collector: Collector) -> ToolResult:
+    context = msgspec.structs.replace(a_context(), collector=collector.sink)
+    return await a_registry(tool).toolbox().call(tool.name, msgspec.Raw(b"{}"), context)
 
 
 async def test_no_more_than_the_bound_are_kept_and_the_rest_is_counted() -> None:
