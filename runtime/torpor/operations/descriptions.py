@@ -372,7 +372,10 @@ def _subagent_finished(record: SubagentFinished) -> Description:
         "child_seq": record.child_seq,
         "link": record.link,
     }
-    how = f", {record.code}" if record.code else ""
+    if record.code and record.outcome is Outcome.SUCCEEDED:
+        how = f" with what it had when its {record.code} were used up"
+    else:
+        how = f", {record.code}" if record.code else ""
     work = f"{_count(range(record.rounds), 'model call')}, {_tokens(record.usage)}"
     work += f", {_count(range(record.findings), 'finding')}"
     if record.dropped:

@@ -473,7 +473,7 @@ class SubagentFinished(Record, frozen=True, tag="subagent_finished"):
     bundle: str = ""
     """Where what it found lies; empty for nothing."""
     findings: int = 0
-    """In the bundle."""
+    """Different ones that its tools had collected, of which it answered with a few."""
     dropped: tuple[str, ...] = ()
     """Ids that it named and nobody had found."""
     child_seq: int = 0
