@@ -79,7 +79,7 @@ def _end_faults(where: str, record: Record, account: Account, journal: Journal |
             usage[name] += tokens
     if record.get("usage", {}) != usage:
         yield f"{where}: used {record.get('usage')}, by its journal {dict(usage)}"
-    if code != "lost" and record.get("rounds", 0) != len(replies):
+    if record.get("rounds", 0) != len(replies):
         yield f"{where}: had {record.get('rounds', 0)} replies, by its journal {len(replies)}"
     if code != "lost" and record.get("child_seq", 0) != len(records):
         yield f"{where}: ended at record {record.get('child_seq', 0)}, its journal ends at {len(records)}"

@@ -83,7 +83,7 @@ class World:
                 replied("1-1-1", use("a", "scout", task=task), run="p1-1"),
                 began("a", "scout"),
                 of_child("subagent_started", "s1"),
-                of_child("subagent_finished", "s1", outcome="failed", code="lost", usage=once),
+                of_child("subagent_finished", "s1", outcome="failed", code="lost", rounds=1, usage=once),
                 of_child("subagent_started", "s2"),
                 of_child("subagent_finished", "s2", outcome="succeeded", rounds=2, usage=twice, child_seq=10),
                 settled("a", "scout", '{"answer":"Answered mc1."}'),
