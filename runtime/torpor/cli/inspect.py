@@ -39,7 +39,7 @@ _OF_A_REQUEST: Final = ("request", "diff", "why", "budget")
     help="The last request of this turn: its budget, unless another view is named.",
 )
 @click.option("--call", default="", metavar="CALL", help="This very request, as the timeline names it, like 3-1-1.")
-@click.option("--child", default="", metavar="CHILD", help="The journal of a sub-agent, as the timeline names it.")
+@click.option("--child", metavar="CHILD", help="The journal of a sub-agent, as the timeline names it.")
 @server_options
 @file_option
 @json_option
@@ -49,7 +49,7 @@ def command(
     content: bool,
     turn: int | None,
     call: str,
-    child: str,
+    child: str | None,
     server: Server,
     data: Path | None,
     as_json: bool,
@@ -69,6 +69,9 @@ def command(
     if content and (shown is not None or turn is not None):
         other = f"--{shown}" if shown else "--turn"
         raise click.UsageError(f"--content belongs to the timeline of the whole conversation, expected no {other}.")
+    if child == "":
+        raise click.UsageError("--child is empty, expected the name of a sub-agent, as the timeline has it.")
+    child = child or ""
     row: dict[str, Any] = {}
     if shown is None and turn is None and not child:
         row = ask(server, lambda connected: connected.row(name)) if data is None else filed_row(data, name)

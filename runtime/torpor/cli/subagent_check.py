@@ -1,7 +1,7 @@
 """What ``torpor config check`` finds in the sub-agents of a home: their faults, and what each of them costs."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -101,15 +101,32 @@ class SubagentCheck:
         return Found(part=_PART, name=where, detail="; ".join([*doubts, detail]), is_doubtful=bool(doubts))
 
     def _doubts(self, definition: SubagentDefinition, *, fixed_tokens: int) -> Iterator[str]:
-        allowed = {name for agent in self._settings.agents for name in agent.subagents}
-        allowed |= {name for other in self._definitions for name in other.subagents}
-        if not {EVERY, definition.name} & allowed:
+        depths = [depth for depth, names in enumerate(self._levels(), start=1) if definition.name in names]
+        depth_max = self._settings.subagents.depth_max
+        if not depths:
             yield "no agent may have it work"
+        elif depths[0] > depth_max:
+            yield f"it would stand at depth {depths[0]}, where it is refused, since subagents.depth_max is {depth_max}"
+        if any(definition.name in names for names in self._below(definition.subagents)):
+            yield f"it may have itself work, which ends at subagents.depth_max alone, {depth_max}"
         known = {EVERY, *(skill.key for skill in self._catalogue.skills)}
         if missing := sorted(set(definition.skills) - known):
             yield f"skills names {', '.join(missing)}, which this home has not"
         if 0 < definition.tokens_max < 2 * fixed_tokens:
             yield f"tokens_max is {definition.tokens_max:,}, not enough for two requests"
+
+    def _levels(self) -> Iterator[set[str]]:
+        """Of all that an agent may have work in the end."""
+        return self._below({name for agent in self._settings.agents for name in agent.subagents})
+
+    def _below(self, allowed: Iterable[str]) -> Iterator[set[str]]:
+        """Names that an allow-list lets work, then those that these may have work and that were not there before."""
+        every = {each.name: each.subagents for each in self._definitions}
+        seen: set[str] = set()
+        while fresh := (set(every) if EVERY in set(allowed) else set(allowed) & set(every)) - seen:
+            yield fresh
+            seen |= fresh
+            allowed = {name for each in fresh for name in every[each]}
 
     def _rehearsal(self, subagent: Subagent) -> Iterator[Found]:
         if not (name := subagent.agent.definition.model.get("rehearsal")):

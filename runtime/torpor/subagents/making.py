@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import structlog
+
 from torpor.errors import ConfigError
 from torpor.misfits import Words
 from torpor.model.contract import Model
@@ -19,7 +21,7 @@ from torpor.subagents.plan import PLAN, Plans
 from torpor.subagents.research import RESEARCH, Research, research_tools
 from torpor.subagents.results import ResultType
 from torpor.subagents.text import TEXT, Text
-from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.contract import Toolbox, ToolSpec
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.registry import ToolRegistry
 from torpor.toolhost.reserved import RESERVED_NAMES, SEARCH_EVIDENCE
@@ -27,19 +29,24 @@ from torpor.toolhost.subagent_tools import subagent_tool
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY, AgentDefinition
 
+_log = structlog.get_logger()
+
 
 class Owed(NamedTuple):
     """A result type, and the tools that go with it."""
 
     result: ResultType
     tools: tuple[Tool[..., Any], ...] = ()
+    read: Mapping[str, int] = {}
+    """What was read of the home for it, and how many entries."""
 
 
 def _research(home: Path) -> Owed:
     """What is searched may be the home's own, by tools of its own."""
     evidence = read_evidence(home)
     tools = research_tools(EvidenceIndex(evidence))
-    return Owed(Research(), tuple(tool for tool in tools if evidence or tool.name != SEARCH_EVIDENCE))
+    offered = tuple(tool for tool in tools if evidence or tool.name != SEARCH_EVIDENCE)
+    return Owed(Research(), offered, {"evidence": len(evidence)})
 
 
 def _plan(home: Path) -> Owed:
@@ -47,7 +54,8 @@ def _plan(home: Path) -> Owed:
     catalogue, evidence = load_catalogue(home), read_evidence(home)
     tools = research_tools(EvidenceIndex(evidence))
     search = [tool for tool in tools if evidence and tool.name == SEARCH_EVIDENCE]
-    return Owed(Plans(catalogue), (*intervention_tools(catalogue), *search))
+    read = {"evidence": len(evidence), "interventions": len(catalogue)}
+    return Owed(Plans(catalogue), (*intervention_tools(catalogue), *search), read)
 
 
 RESULTS: Final[Mapping[str, Callable[[Path], Owed]]] = {
@@ -87,6 +95,9 @@ def make_subagents(
         for fault in faults_of(definition, definitions, tools=tools):
             raise fault
     owed = {name: RESULTS[name](home) for name in sorted({each.result for each in definitions})}
+    read = {name: entries for each in owed.values() for name, entries in each.read.items()}
+    for name, entries in sorted(read.items()):
+        _log.info(f"{name}.read", entries=entries)
     return {
         definition.name: made_of(
             definition,
@@ -148,10 +159,11 @@ def faults_of(
     if definition.name in RESERVED_NAMES or definition.name in tools.names():
         expected = "a name that no tool has, since it becomes one"
         yield ConfigError(where, key="name", found=definition.name, expected=expected)
+    reading = [spec.name for name in tools.names() if (spec := _spec(tools, name)) and spec.effect is Effect.READ]
     for name in definition.tools:
-        spec = tools.toolbox((name,)).spec(name)
+        spec = _spec(tools, name)
         if spec is None:
-            expected = f"tools among {', '.join(tools.names()) or 'none'}"
+            expected = f"tools among {', '.join(reading) or 'none'}"
             yield ConfigError(where, key="tools", found=name, expected=expected)
         elif spec.effect is not Effect.READ:
             expected = "tools that only read: a sub-agent runs again after a crash, and nobody confirms what it does"
@@ -161,3 +173,7 @@ def faults_of(
         if name not in {EVERY, *known}:
             expected = f"sub-agents among {', '.join(sorted(known))}"
             yield ConfigError(where, key="subagents", found=name, expected=expected)
+
+
+def _spec(tools: ToolRegistry, name: str) -> ToolSpec | None:
+    return tools.toolbox((name,)).spec(name)

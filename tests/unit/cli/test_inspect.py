@@ -14,6 +14,7 @@ from torpor.cli.main import main
         ("--turn 1 --content", "--content belongs to the timeline of the whole conversation, expected no --turn"),
         ("--why --content", "--content belongs to the timeline of the whole conversation, expected no --why"),
         ("--why --cache", "each show something else"),
+        ("--child=", "--child is empty, expected the name of a sub-agent"),
     ],
 )
 def test_options_of_which_one_would_be_passed_over_are_refused(

@@ -111,7 +111,7 @@ def test_sub_agent_is_told_with_what_it_costs_itself_and_the_agents_that_may_hav
             "tools is 'pay', expected tools that only read: a sub-agent runs again after a crash, and nobody confirms "
             "what it does",
         ),
-        ({"tools": '["peep"]'}, "tools is 'peep', expected tools among look, pay"),
+        ({"tools": '["peep"]'}, "tools is 'peep', expected tools among look"),
         ({"result": '"essay"'}, "result is 'essay', expected one of text, research, plan"),
         ({"subagents": '["scribe"]'}, "subagents is 'scribe', expected sub-agents among scout"),
         ({"name": '"scouts"'}, "name is 'scouts', expected the name of its file, 'scout'"),
@@ -220,6 +220,22 @@ def test_what_is_hardly_meant_is_doubtful(home: Path, changes: dict[str, str], d
 
     ((_, state, detail),) = told(home)
     assert (state, detail.split(";")[0]) == ("doubtful", doubt)
+
+
+def test_sub_agents_that_may_have_themselves_work_or_stand_too_deep_are_doubtful(home: Path) -> None:
+    scout(home, subagents='["second"]')
+    for name, below in (("second", "third"), ("third", "second")):
+        text = SCOUT.replace('name = "scout"', f'name = "{name}"') + f'subagents = ["{below}"]\n'
+        write(home, f"config/subagents/{name}.toml", text)
+
+    doubts = {name: detail.partition("result ")[0] for name, state, detail in told(home) if state == "doubtful"}
+    itself = "it may have itself work, which ends at subagents.depth_max alone, 2; "
+    assert doubts == {
+        "config/subagents/second.toml": itself,
+        "config/subagents/third.toml": (
+            f"it would stand at depth 3, where it is refused, since subagents.depth_max is 2; {itself}"
+        ),
+    }
 
 
 def test_sub_agent_that_nobody_may_have_work_is_doubtful_and_one_that_an_agent_names_in_vain(home: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from torpor import tool
 from torpor.errors import ConfigError
@@ -91,6 +92,15 @@ def test_a_home_without_evidence_offers_no_search_of_it(tools: ToolRegistry, tmp
     assert own_tools(scout) == {"look", "select_sources"}
 
 
+def test_what_was_read_for_their_results_is_told_in_the_log(tools: ToolRegistry) -> None:
+    with capture_logs() as logs:
+        made(tools, defined(result="research"), defined("other", result="plan"))
+
+    told = {log["event"]: log["entries"] for log in logs}
+    assert set(told) == {"evidence.read", "interventions.read"}
+    assert all(entries > 0 for entries in told.values())
+
+
 @pytest.mark.parametrize("file", ["", "README.md", "sleep.jsonl"])
 def test_a_research_without_anything_to_search_is_an_error(tools: ToolRegistry, tmp_path: Path, file: str) -> None:
     if file:
@@ -111,7 +121,7 @@ def test_what_its_answer_must_be_stands_behind_its_prompt(tools: ToolRegistry) -
     ("definition", "message"),
     [
         (defined(tools=("pay",)), "config/subagents/scout.toml: tools is 'pay', expected tools that only read"),
-        (defined(tools=("peep",)), "tools is 'peep', expected tools among look, pay"),
+        (defined(tools=("peep",)), "tools is 'peep', expected tools among look"),
         (defined(result="essay"), "result is 'essay', expected one of text, research, plan"),
         (defined("look"), "config/subagents/look.toml: name is 'look', expected a name that no tool has"),
         (defined("select_sources"), "name is 'select_sources', expected a name that no tool has"),
