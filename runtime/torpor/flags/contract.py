@@ -35,22 +35,24 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 class Decided:
     """One decision for every declared flag; immutable, equal when all decisions are, and hashed once."""
 
-    __slots__ = ("__weakref__", "_off", "decisions", "digest")
+    __slots__ = ("__weakref__", "decisions", "digest", "off")
 
     decisions: Mapping[str, Decision]
     """By key, sorted."""
     digest: str
     """16 hexadecimal digits over all of them."""
+    off: frozenset[str]
+    """Keys of what is switched off."""
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
         ordered = sorted(decisions, key=lambda decision: decision.key)
         self.decisions = MappingProxyType({decision.key: decision for decision in ordered})
         self.digest = hashlib.sha256(msgspec.json.encode(ordered)).hexdigest()[:16]
-        self._off = frozenset(decision.key for decision in ordered if not decision.value)
+        self.off = frozenset(decision.key for decision in ordered if not decision.value)
 
     def is_on(self, key: str) -> bool:
         """Whether what ``key`` gates may be offered and used; what nobody declared is on."""
-        return key not in self._off
+        return key not in self.off
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Decided) and self.digest == other.digest)
@@ -59,7 +61,7 @@ class Decided:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        return f"<Decided {self.digest} flags={len(self.decisions)} off={sorted(self._off)}>"
+        return f"<Decided {self.digest} flags={len(self.decisions)} off={sorted(self.off)}>"
 
 
 def defaulted(key: str, *, default: bool, reason: str) -> Decision:

@@ -82,10 +82,12 @@ def _ends(chunks: Sequence[bytes], view: View, lasting: Sequence[int]) -> list[i
     """
     this = _markable(chunks, len(chunks) - 1, view.size_bytes) if view.role == "user" else 0
     before = _message_before(chunks, view)
-    known = [end for end in lasting if 0 < end <= view.size_bytes]
-    is_first = before <= known[-1] if known else False
+    known = [end for end in lasting if 0 < end <= view.size_bytes] if lasting else ()
+    if not known:
+        return [end for end in (before, this) if end]
+    is_first = before <= known[-1]
     earlier = known[0] if is_first and len(known) > 1 else before
-    return sorted({earlier, this, *known[-1:]} - {0})
+    return sorted({earlier, this, known[-1]} - {0})
 
 
 def _message_before(chunks: Sequence[bytes], view: View) -> int:

@@ -88,8 +88,7 @@ class Offers:
 
         Args: has_earlier: to a conversation with turns to read again.
         """
-        off = frozenset(key for key, decision in decided.decisions.items() if not decision.value)
-        named = (off, catalogue.digest, has_earlier)
+        named = (decided.off, catalogue.digest, has_earlier)
         offer = self._ready.get(named)
         if offer is None:
             if len(self._ready) >= OFFERS_MAX:
