@@ -212,8 +212,9 @@ def _next_in_turn(state: ConversationState, turn: TurnState, options: StepOption
     return CallModel(turn=turn.number, round=turn.round + 1, attempt=1, joined=joined)
 
 
-_CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
-_KNOWN: Final = frozenset({"end_turn", "stop_sequence", "tool_use", PAUSED}) | _CUT_SHORT
+CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Reasons to stop of a reply that a limit cut off."""
+_KNOWN: Final = frozenset({"end_turn", "stop_sequence", "tool_use", PAUSED}) | CUT_SHORT
 """Reasons to stop that mean something here; after any other a reply is no answer."""
 
 
@@ -234,7 +235,7 @@ def _end_by_reply(turn: TurnState, options: StepOptions) -> FinishTurn | None:
         code, detail = "unknown_stop_reason", f"the host stopped for {turn.stop_reason!r}, which is not known"
     elif turn.note:
         code, detail = "output_limit", f"{turn.cuts} replies were cut off in the middle of a tool call"
-    elif turn.stop_reason in _CUT_SHORT and not turn.reply:
+    elif turn.stop_reason in CUT_SHORT and not turn.reply:
         code, detail = "output_limit", f"the reply was cut off ({turn.stop_reason}) before it said anything"
     end = TurnEnd.FAILED if code else TurnEnd.FINISHED
     return FinishTurn(turn=turn.number, end=end, code=code, detail=detail)

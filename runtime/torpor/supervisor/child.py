@@ -21,8 +21,18 @@ from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added, input_tokens
 from torpor.conversation.markup import defused
-from torpor.conversation.state import CallState, ConversationState, TurnState
-from torpor.conversation.steps import CallModel, Compact, Lane, PrepareTurn, RunTools, Step, next_step
+from torpor.conversation.state import PAUSED, CallState, ConversationState, TurnState
+from torpor.conversation.steps import (
+    CUT_SHORT,
+    CallModel,
+    Compact,
+    Lane,
+    PrepareTurn,
+    RunTools,
+    Step,
+    StepOptions,
+    next_step,
+)
 from torpor.conversation.text import clean
 from torpor.errors import StoreError, ToolFailed
 from torpor.records.blocks import head_of, text_block
@@ -105,7 +115,10 @@ class ChildJournal(Journal):
         )
         self._spent = spent
         self.text = ""
-        """Of the last reply."""
+        """Of the last reply, and of those before it that the host only paused."""
+        self.cut_at_tokens = 0
+        """Output tokens of the last reply, where a limit cut it off; 0 for one that is whole."""
+        self._is_paused = False
         self.failure = ""
         """Code of what ended the last turn before it was answered."""
 
@@ -120,10 +133,23 @@ class ChildJournal(Journal):
             if (usage := usage_of(record)) is not None:
                 self._spent.add(usage, is_round=isinstance(record, ModelReplied))
             if isinstance(record, ModelReplied):
-                heads = (head_of(block) for block in record.blocks)
-                self.text = "".join(head.text for head in heads if head.type == "text")
+                self._heard(record)
             if isinstance(record, TurnFailed | TurnRefused):
                 self.failure = record.code if isinstance(record, TurnFailed) else "model_refused"
+
+    def _heard(self, reply: ModelReplied) -> None:
+        before = self.text if self._is_paused else ""
+        self.text = before + "".join(head.text for head in map(head_of, reply.blocks) if head.type == "text")
+        self.cut_at_tokens = max(reply.usage.output_tokens, 1) if reply.stop_reason in CUT_SHORT else 0
+        self._is_paused = reply.stop_reason == PAUSED
+
+    def whole_text(self) -> str:
+        """What its turn said in the end. Raises: Unacceptable: a limit cut it off, so it is no answer."""
+        if self.cut_at_tokens:
+            raise Unacceptable(
+                f"Your answer was cut off at {self.cut_at_tokens:,} tokens and does not count. Answer again, shorter."
+            )
+        return self.text
 
 
 class Child:
@@ -235,6 +261,13 @@ class Child:
         return self._collector.findings
 
     @property
+    def _steps(self) -> StepOptions:
+        """Those of any turn, but that no more than its own budget bounds how many model calls it makes."""
+        steps = self._parts.steps
+        enough = self._subagent.definition.steps_max + 1  # it is stopped before the call that would be too many
+        return msgspec.structs.replace(steps, step_limit=max(steps.step_limit, enough))
+
+    @property
     def _observer(self) -> Observer:
         return self._parts.observer
 
@@ -252,7 +285,7 @@ class Child:
             bus=parts.bus,
             clock=parts.clock,
             places=parts.places.of(self._key),
-            steps=parts.steps,
+            steps=self._steps,
             retry=parts.retry,
             calibration=parts.calibration,
             surroundings=parts.surroundings,
@@ -277,7 +310,7 @@ class Child:
                 name = self._subagent.definition.name
                 return ToolFailed(f"{name} failed, {self.journal.failure}: go on without it, or ask it again later")
             try:
-                return result.accept(self.journal.text, findings)
+                return result.accept(self.journal.whole_text(), findings)
             except Unacceptable as exc:
                 self._say(exc.message)
 
