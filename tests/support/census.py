@@ -49,15 +49,19 @@ def census() -> Census:
     kinds = Counter(map(type, found))
     return Census(
         tasks=len(asyncio.all_tasks()),
-        descriptors=dict(Counter(_descriptors())),
+        descriptors=dict(descriptors()),
         objects={repr(kind): count for kind, count in kinds.items() if str(kind.__module__).startswith("torpor.")},
         entries=sum(len(each) for each in found if type(each) in {dict, set, list} and each is not found),
         rss_pages=int(Path("/proc/self/statm").read_text().split()[1]),
     )
 
 
+def descriptors() -> Counter[str]:
+    """Of this process, by what they lead to, without the number that tells sockets and pipes apart."""
+    return Counter(_descriptors())
+
+
 def _descriptors() -> Iterator[str]:
-    """What each descriptor leads to, without the number that tells sockets and pipes apart."""
     for each in Path("/proc/self/fd").iterdir():
         try:
             yield re.sub(r":\[\d+\]$", "", str(each.readlink()))

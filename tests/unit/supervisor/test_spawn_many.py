@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from tests.support.census import descriptors
 from tests.support.doubles import Gate, Play, PlayedModel, calls, reads, says, use
 from tests.support.engine import Engine, running_engine
 from tests.support.subagents import asks, begun, ended, later_ids, results_of, spawning, subagent
@@ -140,7 +141,7 @@ async def test_six_hundred_at_once_end_all_and_leave_nothing(monkeypatch: pytest
         ids=later_ids(),
     ) as engine:
         crowd.places = engine.parts.places
-        tasks, before = len(anyio.get_running_tasks()), held()
+        tasks, before, opened = len(anyio.get_running_tasks()), held(), descriptors()
         with anyio.fail_after(LONG_S):
             async with anyio.create_task_group() as group:
                 for key in KEYS:
@@ -149,6 +150,7 @@ async def test_six_hundred_at_once_end_all_and_leave_nothing(monkeypatch: pytest
         await all_slept(engine)
         assert len(anyio.get_running_tasks()) == tasks
         assert held() == before
+        assert descriptors() - opened == Counter()
         statistics = engine.parts.places.statistics()
         assert (statistics.taken, statistics.waiting, statistics.grants) == (0, 0, CALLS)
         assert repr(engine.bus) == "<LocalBus watched=0 live=0>"
