@@ -21,7 +21,9 @@ def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
         told = office.output("inspect", "c1")
         work = office.facts("inspect", "c1", "--child", child)
         request = json.loads(office.output("inspect", "developer/c1", "--child", child, "--request"))
-        filed = office.facts("inspect", "c1", "--child", child, "--data", server.ready["data"])
+        filing = ("--data", server.ready["data"])
+        filed = office.facts("inspect", "c1", "--child", child, *filing)
+        short = [office.facts("inspect", "c1", "--child", child[:4], *where) for where in ((), filing)]
         missing = office.complaint("inspect", "c1", "--child", "nobody")
         missing_in_file = office.complaint("inspect", "c1", "--child", "nobody", "--data", server.ready["data"])
 
@@ -38,7 +40,7 @@ def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
     calls = [each["facts"]["name"] for each in work if each["kind"] == "tool_started"]
     assert calls == ["search_evidence", "search_evidence", "select_sources"]
     assert request["messages"][0]["content"][0]["text"] == "What is known of falls?"
-    assert filed == work
+    assert [filed, *short] == [work] * 3
     assert missing == missing_in_file
     assert missing.startswith(
         "torpor: no sub-agent 'nobody' of 'c1' here, it never had one, or its journal is not kept"

@@ -6,14 +6,17 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.cli.paths import missing_child, resolved
+from torpor.cli.paths import child_of, resolved
 from torpor.gateway.rows import job_row, listing_row
+from torpor.records.ids import CHILD_MARK
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import DirectoryRow
 from torpor.store.sqlite.reader import SqliteReader, open_to_read
 from torpor.supervisor.contract import Listing
 
 _PAGE: Final = 500
+_CHILDREN_MAX: Final = 100_000
+"""Sub-agents of one conversation among which a short name is looked for."""
 
 
 def listed(data: Path) -> Iterator[dict[str, Any]]:
@@ -41,9 +44,10 @@ def records(data: Path, name: str, *, child: str = "") -> Iterator[JournalRecord
     with open_to_read(data) as reader:
         keys = {row.key.path: row.key for row in _rows(reader)}
         key = keys[resolved(name, keys)]
-        key = key.child(child) if child else key  # of one below it the name has a mark in it, like its key
-        if child and reader.describe(key) is None:
-            raise missing_child(name, child)
+        for part in child.split(CHILD_MARK) if child else ():
+            below = [row.key.conversation for row in reader.children(key, limit=_CHILDREN_MAX)]
+            begun = (each.removeprefix(f"{key.conversation}{CHILD_MARK}").partition(CHILD_MARK)[0] for each in below)
+            key = key.child(child_of(name, part, begun=begun))
         seq = 0
         while page := reader.records_after(key, seq=seq, limit=_PAGE):
             yield from page

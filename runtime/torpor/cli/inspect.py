@@ -58,7 +58,8 @@ def command(
     """Show what happened in the conversation ID, record by record: when, for how long, at what cost.
 
     ID is [tenant/]owner/conversation, short where that is unique. With --child it is all about the work of one of its
-    sub-agents; of one that works for that, CHILD is both names with a slash between them.
+    sub-agents, whose name may be cut short where that is unique; of one that works for that, CHILD is both names with a
+    slash between them.
     """
     wanted = [view for view, is_wanted in views.items() if is_wanted]
     if len(wanted) > 1:

@@ -40,6 +40,20 @@ def missing_child(name: str, child: str) -> click.ClickException:
     return click.ClickException(f"no sub-agent {child!r} of {name!r} here, {why}; `torpor inspect {name}` names them")
 
 
+def child_of(name: str, child: str, *, begun: Iterable[str]) -> str:
+    """The one of the sub-agents ``begun`` whose name begins with ``child``. Args: name: of what they work for.
+
+    Raises: click.ClickException: none does, or more than one.
+    """
+    found = sorted(each for each in set(begun) if each.startswith(child))
+    if not found or not child:
+        raise missing_child(name, child)
+    if len(found) > 1 and child not in found:
+        several = ", ".join([*found[:_SHOWN_MAX], *(["…"] if len(found) > _SHOWN_MAX else [])])
+        raise click.ClickException(f"sub-agent {child!r} of {name!r} may be any of {several}, name more of it")
+    return found[0]
+
+
 def _resolved(name: str, paths: Iterable[str], *, what: str, lister: str) -> str:
     if (found := _found(name, paths, what=what)) is None:
         raise click.ClickException(f"no {what} {name!r} here, `torpor {lister}` lists them")

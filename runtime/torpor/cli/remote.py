@@ -21,14 +21,14 @@ import msgspec
 
 from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
-from torpor.cli.paths import is_whole, missing_child, resolved, resolved_job
+from torpor.cli.paths import child_of, is_whole, missing_child, resolved, resolved_job
 from torpor.client.failures import RequestRefused
 from torpor.client.torpor_client import TorporClient
 from torpor.errors import Unauthenticated, UnknownConversation
 from torpor.local_files import read_server_address
 from torpor.operations.logs import LogOptions, configure_logs
 from torpor.records.frames import Welcome
-from torpor.records.journal import JournalRecord
+from torpor.records.journal import JournalRecord, SubagentStarted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -212,15 +212,28 @@ class Questions:
         return list(await self._client.list(archived=archived))
 
     async def records(self, name: str, *, child: str = "") -> list[JournalRecord]:
-        """Its journal, or that of a sub-agent of it. Raises: click.ClickException: it has no such sub-agent."""
+        """Its journal, or that of a sub-agent of it, whose name may be short.
+
+        Raises: click.ClickException: it has no such sub-agent, or several.
+        """
         path = await self._path(name)
         try:
-            rows = await self._client.inspect(f"{path}/{child}" if child else path)
+            return await self._journal(f"{path}/{child}" if child else path)
         except RequestRefused as exc:
-            if child and exc.code == UnknownConversation.code:
+            if not child or exc.code != UnknownConversation.code:
+                raise
+        try:
+            for part in child.split("/"):
+                begun = (each.child for each in await self._journal(path) if isinstance(each, SubagentStarted))
+                path = f"{path}/{child_of(name, part, begun=begun)}"
+            return await self._journal(path)
+        except RequestRefused as exc:
+            if exc.code == UnknownConversation.code:
                 raise missing_child(name, child) from exc
             raise
-        return [_RECORD.decode(msgspec.json.encode(row)) for row in rows]
+
+    async def _journal(self, path: str) -> list[JournalRecord]:
+        return [_RECORD.decode(msgspec.json.encode(row)) for row in await self._client.inspect(path)]
 
     async def hibernate(self, name: str, *, deadline_s: float) -> str:
         """Put it to sleep; returns its path."""

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from torpor.cli.paths import found_among, is_whole, resolved, resolved_job, shortened
+from torpor.cli.paths import child_of, found_among, is_whole, resolved, resolved_job, shortened
 
 PATHS = ("default/ada/c1", "default/ada/c2", "default/bob/c1", "north/ada/c1")
 
@@ -58,3 +58,23 @@ def test_whole_path_needs_no_look_at_what_there_is() -> None:
 
 def test_common_tenant_is_not_shown() -> None:
     assert [shortened(path) for path in PATHS] == ["ada/c1", "ada/c2", "bob/c1", "north/ada/c1"]
+
+
+def test_the_name_of_a_sub_agent_may_be_short_where_it_is_unique() -> None:
+    begun = ["aceafb61", "acf00000", "b1", "b12"]
+
+    assert child_of("first", "ace", begun=begun) == "aceafb61"
+    assert child_of("first", "b1", begun=begun) == "b1", "the whole name of one, and the beginning of another's"
+
+
+@pytest.mark.parametrize(
+    ("child", "complaint"),
+    [
+        ("ac", "sub-agent 'ac' of 'first' may be any of aceafb61, acf00000, name more of it"),
+        ("x", "no sub-agent 'x' of 'first' here"),
+        ("", "no sub-agent '' of 'first' here"),
+    ],
+)
+def test_what_may_be_several_sub_agents_or_none_is_told_so(child: str, complaint: str) -> None:
+    with pytest.raises(click.ClickException, match=complaint):
+        child_of("first", child, begun=["aceafb61", "acf00000"])
