@@ -44,6 +44,7 @@ from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
 from torpor.supervisor.spawn import Subagents
 from torpor.turn.agents import UNBOUND, Agent, Agents
+from torpor.turn.contract import UNOBSERVED, Observer
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
 from torpor.turn.live_context import LiveModel
@@ -331,6 +332,7 @@ async def running_engine(
     chance: Callable[[], float] = lambda: 0.5,
     subagents: Mapping[str, Subagent] | None = None,
     subagent_options: SubagentOptions | None = None,
+    observer: Observer = UNOBSERVED,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
@@ -377,6 +379,7 @@ async def running_engine(
             compaction=compaction or CompactionOptions(),
             surroundings=surroundings or Surroundings(),
             actor=actor or ActorOptions(),
+            observer=observer,
             spawns=Subagents(subagents or {}, blobs=blobs, options=subagent_options or SubagentOptions()).of,
         )
         supervisor = Supervisor(

@@ -127,7 +127,11 @@ class Actor:
         self._recovers = self._has_work(journal)
         while True:
             while self._has_work(journal):  # again: a command may be taken while the last turn comes to rest
-                await self._awake(journal)
+                try:
+                    await self._awake(journal)
+                except BaseException:
+                    self._parts.observer.interrupted(self.key)  # a turn that is over may have left something running
+                    raise
             await self._snapshot_if_due(journal)
             if self._may_leave(journal) and self.mailbox.close_if_empty():
                 break
