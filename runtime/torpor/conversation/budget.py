@@ -136,6 +136,11 @@ def input_tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
 
 
+def tokens_of(usage: Usage) -> int:
+    """All of a request and of its reply."""
+    return input_tokens(usage) + usage.output_tokens
+
+
 def added(one: Usage, other: Usage) -> Usage:
     """What both come to."""
     return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})

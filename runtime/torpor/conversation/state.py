@@ -169,6 +169,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """What was done for want of older turns, since the last reply."""
     executed: tuple[str, ...] = ()
     """Writes of this turn, with how they ended; told after a refusal."""
+    children_tokens: int = 0
+    """Of the sub-agents that worked for this turn and ended."""
 
     @property
     def open_calls(self) -> tuple[CallState, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from torpor.conversation.budget import tokens_of
 from torpor.conversation.replacing import replaced
 from torpor.conversation.retracting import uncounted
 from torpor.conversation.segments import TurnStart
@@ -348,7 +349,10 @@ def _subagent_finished(state: ConversationState, record: SubagentFinished) -> Co
             f"record {record.seq} ends sub-agent {record.child!r} of call {record.call_id!r} in turn {record.turn}, "
             f"running are {tuple(each.child for each in state.children)!r}"
         )
-    return msgspec.structs.replace(state, children=left)
+    turn = state.turn
+    if turn is not None and turn.number == record.turn:
+        turn = msgspec.structs.replace(turn, children_tokens=turn.children_tokens + tokens_of(record.usage))
+    return msgspec.structs.replace(state, children=left, turn=turn)
 
 
 def _late_result(state: ConversationState, record: LateResult) -> ConversationState:

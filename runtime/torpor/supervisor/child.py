@@ -19,7 +19,7 @@ import msgspec
 
 from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
-from torpor.conversation.budget import added, input_tokens
+from torpor.conversation.budget import added, tokens_of
 from torpor.conversation.markup import defused
 from torpor.conversation.state import PAUSED, CallState, ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -72,9 +72,11 @@ CRASHED: Final = "crashed"
 class Spent:
     """Model calls and their tokens, of one sub-agent and of those below it, or of all that work for one turn."""
 
-    def __init__(self, *, tokens_max: int, above: "Spent | None" = None) -> None:
-        """Args: tokens_max: 0 for no limit.  above: what it counts towards as well."""
+    def __init__(self, *, tokens_max: int, tokens_before: int = 0, above: "Spent | None" = None) -> None:
+        """Args: tokens_max: 0 for no limit.  tokens_before: of it, used already.  above: what it counts towards as
+        well."""
         self._tokens_max = tokens_max
+        self._tokens_before = tokens_before
         self._above = above
         self.usage = Usage()
         self.rounds = 0
@@ -89,7 +91,7 @@ class Spent:
     @property
     def is_over(self) -> bool:
         """Whether its own limit is reached, or one above."""
-        used = input_tokens(self.usage) + self.usage.output_tokens
+        used = self._tokens_before + tokens_of(self.usage)
         return 0 < self._tokens_max <= used or (self._above is not None and self._above.is_over)
 
 

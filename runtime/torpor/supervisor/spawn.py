@@ -166,7 +166,10 @@ class Spawning:
         if self._spent is not None:
             return self._spent
         if turn != self._turn:
-            self._turn, self._of_turn = turn, Spent(tokens_max=self._subagents.options.turn_tokens_max)
+            running = self._journal.state.turn
+            before = running.children_tokens if running is not None and running.number == turn else 0
+            tokens_max = self._subagents.options.turn_tokens_max
+            self._turn, self._of_turn = turn, Spent(tokens_max=tokens_max, tokens_before=before)
         return self._of_turn
 
     def _child(self, subagent: Subagent, *, turn: int, principal: str, report: Callable[[str], None]) -> Child:

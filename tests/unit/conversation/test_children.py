@@ -32,6 +32,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
+    Usage,
 )
 
 A, B = CallId("a"), CallId("b")
@@ -102,6 +103,13 @@ def test_a_call_may_have_several_sub_agents_and_each_ends_by_itself() -> None:
 def test_a_sub_agent_that_was_lost_is_started_again_by_the_same_name() -> None:
     state = after(with_child(), finished(outcome=Outcome.FAILED, code="lost"), started())
     assert state.children == (CHILD,)
+
+
+def test_what_sub_agents_of_the_running_turn_used_is_known() -> None:
+    usage = Usage(input_tokens=5, cache_read_input_tokens=3, output_tokens=2)
+    state = after(with_child(), started(child="a-2"), finished(usage=usage), finished(child="a-2", usage=usage))
+    assert state.turn is not None
+    assert state.turn.children_tokens == 20
 
 
 def test_nothing_that_a_sub_agent_did_is_in_the_view() -> None:

@@ -6,7 +6,7 @@ import anyio
 
 from tests.support.doubles import Gate, Play, PlayedModel, calls, reads, says, use, waits
 from tests.support.engine import DEADLINE_S, running_engine
-from tests.support.subagents import asks, begun, children, ended, results_of, said, spawning, subagent
+from tests.support.subagents import asks, begun, children, ended, later_ids, results_of, said, spawning, subagent
 from torpor.flags.contract import Decided, Decision, FlagContext
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.journal import (
@@ -92,6 +92,37 @@ async def test_tokens_of_a_turn_that_are_used_up_refuse_more_until_the_next_turn
     assert third.outcome is Outcome.DENIED
     assert "all the tokens they may" in said(third)
     assert [each.turn for each in ended(records)] == [1, 1, 2]
+
+
+async def test_tokens_of_a_turn_that_were_used_before_a_crash_stay_used() -> None:
+    gate, options = Gate(), SubagentOptions(turn_tokens_max=1_000)
+    scout = subagent("scout", *[dear(says("it is there"), 600)] * 3)
+    async with running_engine(
+        asks("scout"),
+        asks("scout"),
+        waits(gate, says("never")),
+        tools=[spawning("scout")],
+        subagents={"scout": scout},
+        subagent_options=options,
+    ) as engine:
+        await engine.send("look")
+        with anyio.fail_after(DEADLINE_S):
+            await gate.reached.wait()
+        image = engine.store.image()
+    async with running_engine(
+        asks("scout"),
+        says("done"),
+        tools=[spawning("scout")],
+        subagents={"scout": scout},
+        subagent_options=options,
+        data=image,
+        ids=later_ids(),
+    ) as engine:
+        await engine.rested()
+        records = await engine.records()
+    *_, refused = results_of(records)
+    assert "all the tokens they may" in said(refused)
+    assert [each.usage.input_tokens for each in ended(records)] == [600, 600]
 
 
 async def test_tokens_of_a_turn_are_shared_by_those_at_work() -> None:
