@@ -24,12 +24,16 @@ from torpor.toolhost.reserved import SEARCH_EVIDENCE, SELECT_SOURCES
 RESEARCH: Final = "research"
 SOURCES_MAX: Final = 8
 REFLECTION_BYTES: Final = 480
+TOLD_BYTES_MAX: Final = 6_000
+"""Of JSON, as are the others: what has to be escaped counts as it is written."""
 _TITLE_BYTES: Final = 160
 _LOCATOR_BYTES: Final = 96
 _EXCERPT_BYTES: Final = 256
 _GLANCE_CHARS: Final = 110
 """Of an excerpt that the sub-agent's own model sees."""
 _IDS_MAX: Final = 64
+_ESCAPED_BYTES_MAX: Final = 6
+"""Of one byte of text in JSON."""
 
 Ids = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=ID_CHARS_MAX)], ...], msgspec.Meta(max_length=_IDS_MAX)]
 
@@ -76,16 +80,13 @@ class Research:
 
     def _accepted(self, sources: Iterable[Finding], reflection: str, *, dropped: tuple[str, ...]) -> Accepted:
         chosen = tuple(sources)[: self._sources_max]
-        note = prefix(" ".join(reflection.split()), bytes_max=REFLECTION_BYTES)
+        note = _short(" ".join(reflection.split()), bytes_max=REFLECTION_BYTES)
         kept = bytes(canonical({"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}))
-        told = canonical(
-            {
-                "research_bundle_id": hashlib.sha256(kept).hexdigest(),
-                "sources": [_told(source) for source in chosen],
-                "planner_reflection": note,
-            }
-        )
-        return Accepted(told=bytes(told), kept=kept, dropped=dropped)
+        bundle = hashlib.sha256(kept).hexdigest()
+        told = _told(bundle, chosen, note, excerpt_bytes=(room := _EXCERPT_BYTES))
+        while (over := len(told) - TOLD_BYTES_MAX) > 0 and room > 0:  # ids are never cut, and may be long
+            told = _told(bundle, chosen, note, excerpt_bytes=(room := room - 1 - over // len(chosen)))
+        return Accepted(told=told, kept=kept, dropped=dropped)
 
 
 def research_tools(evidence: EvidenceIndex) -> tuple[Tool[..., Any], ...]:
@@ -153,11 +154,23 @@ def _said(selection: Selection) -> str:
     return "\n".join(lines)
 
 
-def _told(source: Finding) -> dict[str, str]:
-    """As much of a source as the parent's model is told."""
-    return {
-        "id": source.id,
-        "title": prefix(source.title, bytes_max=_TITLE_BYTES),
-        "locator": prefix(source.locator, bytes_max=_LOCATOR_BYTES),
-        "excerpt": prefix(source.excerpt, bytes_max=_EXCERPT_BYTES),
-    }
+def _told(bundle: str, sources: Iterable[Finding], note: str, *, excerpt_bytes: int) -> bytes:
+    """As much as the parent's model is told."""
+    told = [
+        {
+            "id": source.id,
+            "title": _short(source.title, bytes_max=_TITLE_BYTES),
+            "locator": _short(source.locator, bytes_max=_LOCATOR_BYTES),
+            "excerpt": _short(source.excerpt, bytes_max=excerpt_bytes),
+        }
+        for source in sources
+    ]
+    return bytes(canonical({"research_bundle_id": bundle, "sources": told, "planner_reflection": note}))
+
+
+def _short(text: str, *, bytes_max: int) -> str:
+    """The beginning of ``text`` that stands in so many bytes of JSON."""
+    short = prefix(text, bytes_max=bytes_max)
+    while (over := len(bytes(canonical(short))) - len('""') - bytes_max) > 0 and short:
+        short = prefix(short, bytes_max=len(short.encode()) - 1 - over // _ESCAPED_BYTES_MAX)
+    return short

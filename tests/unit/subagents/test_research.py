@@ -15,7 +15,7 @@ from torpor.records.journal import Outcome
 from torpor.subagents.collector import Collector
 from torpor.subagents.evidence import EvidenceIndex, read_evidence
 from torpor.subagents.findings import Findings
-from torpor.subagents.research import REFLECTION_BYTES, SOURCES_MAX, Research, research_tools
+from torpor.subagents.research import REFLECTION_BYTES, SOURCES_MAX, TOLD_BYTES_MAX, Research, research_tools
 from torpor.subagents.results import ResultType, Unacceptable
 from torpor.toolhost.contract import Finding, FindingSink, ToolResult
 
@@ -123,18 +123,35 @@ def test_the_same_answer_is_the_same_bundle() -> None:
     assert told(first.told)["research_bundle_id"] != told(other.told)["research_bundle_id"]
 
 
-@pytest.mark.parametrize("char", ["w", "é", "字", "😀"])
+@pytest.mark.parametrize("char", ["w", "é", "字", "😀", '"', "\\", "\U000e0041"])
 def test_what_the_parent_is_told_is_short_whatever_is_found(char: str) -> None:
-    ids = [f"{number:064}" for number in range(20)]
+    ids = [number + char * 63 for number in "0123456789"]
     long = char * 20_000
     findings = some(*ids, title=long, locator=long, excerpt=long)
 
     accepted = RESEARCH.accept(an_answer(*ids, reflection=long), findings)
 
-    assert len(accepted.told) < 1_500 * 4
+    assert len(accepted.told) <= TOLD_BYTES_MAX
+    assert [(source["id"], set(source["excerpt"])) for source in told(accepted.told)["sources"]] == [
+        (id_, {char}) for id_ in ids[:8]
+    ]
     note = told(accepted.told)["planner_reflection"]
-    assert REFLECTION_BYTES - 4 < len(note.encode()) <= REFLECTION_BYTES
+    assert REFLECTION_BYTES - 6 < len(json.dumps(note, ensure_ascii=False).encode()) - 2 <= REFLECTION_BYTES
     assert set(note) == {char}
+
+
+def test_it_is_short_where_only_one_excerpt_is_long() -> None:
+    ids = [number + "字" * 63 for number in "01234567"]
+    findings = some(*ids[1:], title='"' * 300, locator='"' * 300, excerpt="")
+    findings.add(a_finding(ids[0], title='"' * 300, locator='"' * 300, excerpt='"' * 900))
+    full = RESEARCH.accept(an_answer(*ids, reflection='"' * 900), findings)
+    assert len(full.told) <= TOLD_BYTES_MAX
+    assert set(told(full.told)["sources"][0]["excerpt"]) == {'"'}
+
+
+def test_a_reflection_of_what_has_to_be_escaped_is_short() -> None:
+    accepted = RESEARCH.accept(an_answer(reflection="\x01" * 900), some())
+    assert len(accepted.told) < REFLECTION_BYTES + 200
 
 
 def test_the_instructions_name_the_object_and_the_tools() -> None:
