@@ -11,14 +11,15 @@ was found before it.
             findings = await collector.finish(deadline_s=5)
 """
 
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from torpor.errors import ToolRefused
+from torpor.errors import ToolFailed, ToolRefused
 from torpor.subagents.findings import Findings, fitted
 from torpor.toolhost.contract import Finding, Selection
 
@@ -44,7 +45,7 @@ class Sink:
 
     async def select(self, ids: Sequence[str]) -> Selection:
         """As the contract says. Cancellation: the selection may be made all the same."""
-        asked = _Select(tuple(ids))
+        asked = _Select(_ids_in(ids))
         await self._send(asked)
         await asked.judged.wait()
         assert asked.outcome is not None, "who judges a selection says what became of it"
@@ -74,6 +75,19 @@ class Sink:
             await self._stream.send(item)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise _closed() from None
+
+
+class Inlet:
+    """What a tool may do with a sending end: all but close it; implements ``toolhost.contract.FindingSink``."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    async def found(self, finding: Finding) -> None:
+        await self._sink.found(finding)
+
+    async def select(self, ids: Sequence[str]) -> Selection:
+        return await self._sink.select(ids)
 
 
 class Collector:
@@ -138,6 +152,15 @@ class Collector:
     def __repr__(self) -> str:
         waiting = self._receive.statistics().current_buffer_used
         return f"<Collector waiting={waiting}/{self._capacity} {self.findings!r}>"
+
+
+def _ids_in(ids: object) -> tuple[str, ...]:
+    """Raises: ToolFailed: a tool selects something else, which who judges it could not take."""
+    if isinstance(ids, Iterable) and not isinstance(ids, str):
+        asked = tuple(ids)
+        if all(isinstance(id_, str) for id_ in asked):
+            return asked
+    raise ToolFailed(f"a tool selects {reprlib.repr(ids)}, expected a list of ids")
 
 
 def _closed() -> ToolRefused:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from torpor.conversation.quoting import prefix
-from torpor.conversation.text import clean
+from torpor.conversation.text import clean, is_blank
 from torpor.errors import ToolFailed
 from torpor.toolhost.contract import Finding, Selection
 
@@ -19,6 +19,7 @@ ID_CHARS_MAX: Final = 64
 _NAME_BYTES: Final = 320
 _EXCERPT_BYTES: Final = 1_024
 _LABEL_BYTES: Final = 64
+_YEAR_MAX: Final = 9_999
 
 
 class Findings:
@@ -81,9 +82,15 @@ class Findings:
 def fitted(finding: Finding) -> Finding:
     """A finding as it can be stored and sent: cleaned, its lines joined, its texts cut to a few hundred bytes.
 
-    Raises: ToolFailed: its id is empty, too long, or nothing that a model can write.
+    Raises: ToolFailed: it is no finding, or its id is empty, too long, or nothing that a model can see and write.
     """
-    if not finding.id or len(finding.id) > ID_CHARS_MAX or _line(finding.id, bytes_max=_NAME_BYTES) != finding.id:
+    try:
+        msgspec.convert(msgspec.structs.asdict(finding), Finding)
+    except (msgspec.ValidationError, TypeError, AttributeError) as exc:
+        raise ToolFailed(f"a finding is not as it must be: {exc}") from exc
+    if abs(finding.year) > _YEAR_MAX:
+        raise ToolFailed(f"a finding is of a year beyond {_YEAR_MAX}, expected four digits, or 0 where it has none")
+    if len(finding.id) > ID_CHARS_MAX or not _can_be_read(finding.id):
         found, expected = finding.id[: ID_CHARS_MAX + 1], f"1 to {ID_CHARS_MAX} plain characters"
         raise ToolFailed(f"a finding has the id {found!r}, expected {expected}")
     return msgspec.structs.replace(
@@ -94,6 +101,11 @@ def fitted(finding: Finding) -> Finding:
         kind=_line(finding.kind, bytes_max=_LABEL_BYTES),
         strength=_line(finding.strength, bytes_max=_LABEL_BYTES),
     )
+
+
+def _can_be_read(id_: str) -> bool:
+    is_seen = all(char == " " or not is_blank(char) for char in id_)
+    return bool(id_) and is_seen and _line(id_, bytes_max=_NAME_BYTES) == id_
 
 
 def _line(text: str, *, bytes_max: int) -> str:

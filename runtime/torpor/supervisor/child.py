@@ -51,7 +51,7 @@ from torpor.records.journal import (
     Usage,
 )
 from torpor.store.contract import Lease
-from torpor.subagents.collector import Collector
+from torpor.subagents.collector import Collector, Inlet
 from torpor.subagents.definition import Subagent
 from torpor.subagents.findings import Findings
 from torpor.subagents.options import SubagentOptions
@@ -297,7 +297,7 @@ class Child:
             strays=self,
             land_soon=land_soon,
             spawns=self._spawns,
-            collector=self._collector.sink,
+            collector=Inlet(self._collector.sink),
             observer=self,
         )
 

@@ -137,7 +137,7 @@ class FindingSink(Protocol):
     async def select(self, ids: Sequence[str]) -> Selection:
         """Add to the selection, out of all that was handed over before.
 
-        Raises: ToolError: nothing is collected any more.
+        Raises: ToolError: nothing is collected any more, or these are no ids.
         """
         ...
 

@@ -12,7 +12,7 @@ from tests.unit.subagents.finding import a_finding
 from torpor import ToolContext, tool
 from torpor.errors import ToolFailed, ToolRefused
 from torpor.records.journal import Outcome
-from torpor.subagents.collector import Collector, Sink
+from torpor.subagents.collector import Collector, Inlet, Sink
 from torpor.toolhost.contract import FindingSink, Selection, ToolResult
 from torpor.toolhost.declare import Tool
 
@@ -181,6 +181,29 @@ async def test_a_tool_that_cannot_wait_is_given_no_collector() -> None:
 async def called_with(tool: Tool[..., Any], collector: Collector) -> ToolResult:
     context = msgspec.structs.replace(a_context(), collector=collector.sink)
     return await a_registry(tool).toolbox().call(tool.name, msgspec.Raw(b"{}"), context)
+
+
+@pytest.mark.parametrize("ids", ["abc", [["x"]], ["a", 7], 7, None])
+async def test_a_selection_of_anything_but_ids_is_refused_and_ends_nothing(ids: Any) -> None:
+    with anyio.fail_after(LONG_S), a_collector() as collector:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.drain)
+            await collector.sink.found(a_finding("a"))
+            with pytest.raises(ToolFailed, match="expected a list of ids"):
+                await collector.sink.select(ids)
+            assert (await collector.sink.select(["a"])).counted == ("a",)
+            await collector.finish(deadline_s=LONG_S)
+
+
+async def test_a_tool_cannot_close_what_it_writes_into() -> None:
+    with anyio.fail_after(LONG_S), a_collector() as collector:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.drain)
+            inlet: FindingSink = Inlet(collector.sink)
+            await inlet.found(a_finding("a"))
+            assert (await inlet.select(["a", "b"])).unknown == ("b",)
+            await collector.finish(deadline_s=LONG_S)
+    assert not {"close", "clone", "__enter__", "__exit__"} & set(dir(inlet))
 
 
 async def test_no_more_than_the_bound_are_kept_and_the_rest_is_counted() -> None:

@@ -1,10 +1,13 @@
 """Findings keep their order, each is there once, and only what was found can be selected."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.subagents.finding import a_finding
 from torpor.errors import ToolFailed
 from torpor.subagents.findings import ID_CHARS_MAX, Findings, fitted
+from torpor.toolhost.contract import Finding
 
 
 def some(*ids: str, findings_max: int = 9, selected_max: int = 9) -> Findings:
@@ -66,7 +69,35 @@ def test_a_finding_can_be_stored_and_sent() -> None:
     assert fitted(fit) == fit
 
 
-@pytest.mark.parametrize("id_", ["", "a b\n", "\ud800", "x" * (ID_CHARS_MAX + 1), " a"])
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "",
+        "a b\n",
+        "\ud800",
+        "x" * (ID_CHARS_MAX + 1),
+        " a",
+        "\N{ZERO WIDTH SPACE}",
+        "\N{RIGHT-TO-LEFT OVERRIDE}",
+        "\N{RIGHT-TO-LEFT OVERRIDE}abc",
+        "a\N{ZERO WIDTH SPACE}b",
+    ],
+)
 def test_an_id_that_nobody_could_write_is_refused(id_: str) -> None:
     with pytest.raises(ToolFailed, match=r"a finding has the id .*, expected 1 to 64 plain characters"):
         fitted(a_finding(id_))
+
+
+@pytest.mark.parametrize("id_", ["ev-1", "a b", "é", "e\N{COMBINING ACUTE ACCENT}", "字" * 64])
+def test_an_id_that_can_be_seen_is_taken(id_: str) -> None:
+    assert fitted(a_finding(id_)).id == id_
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"year": 10**30}, {"year": float("nan")}, {"year": b"2020"}, {"title": None}, {"id": ["x"]}, {"kind": 7}],
+)
+def test_a_finding_of_other_values_is_refused(fields: dict[str, Any]) -> None:
+    finding = Finding(**{"id": "a", "title": "t", "locator": "l", "excerpt": "e", **fields})
+    with pytest.raises(ToolFailed, match=r"^a finding is "):
+        fitted(finding)

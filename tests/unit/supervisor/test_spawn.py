@@ -34,6 +34,7 @@ from torpor.records.journal import (
 )
 from torpor.subagents.definition import Subagent
 from torpor.subagents.research import Research
+from torpor.toolhost.contract import ToolContext
 
 HOST_SAYS = "it is there"
 
@@ -149,6 +150,19 @@ async def test_tokens_that_are_over_leave_what_was_selected() -> None:
     records = await asked(scout)
     assert [source["id"] for source in told(records)["sources"]] == ["s3", "s1"]
     assert ended(records)[0].code == "tokens"
+
+
+async def test_a_tool_that_handles_its_collector_badly_fails_alone() -> None:
+    async def spoil(arguments: dict[str, Any], context: ToolContext) -> str:
+        getattr(context.collector, "close", lambda: None)()
+        assert context.collector is not None
+        await context.collector.select([["x"]])  # type: ignore[list-item]  # on purpose
+        return "never"
+
+    tools = [searching(), reads("spoil", spoil)]
+    scout = subagent("scout", calls(use("spoil", "z")), FOUND, says(an_answer("s2")), tools=tools, result=Research())
+    records = await asked(scout)
+    assert [source["id"] for source in told(records)["sources"]] == ["s2"]
 
 
 async def test_ids_that_nobody_found_are_dropped_and_on_record() -> None:
