@@ -17,7 +17,7 @@ from torpor.records.frames import Cursor
 from torpor.settings import read_settings
 from torpor.store.options import StoreOptions
 
-CONVERSATIONS = 170
+CONVERSATIONS = 110
 """Between two looks."""
 LOOKS = 3
 DEADLINE_S = 120.0
