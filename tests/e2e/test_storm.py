@@ -36,12 +36,12 @@ async def test_a_storm_passes_over_a_server_and_leaves_nothing_behind(tmp_path: 
         tmp_path,
         Plan(
             seed=1,
-            rooms=20,
-            guests=60,
+            rooms=14,
+            guests=42,
             kills=3,
             life_s=(0.5, 2.0),
-            live_max=12,
-            operators=6,
+            live_max=9,
+            operators=4,
             manners=Manners(pause_s=0.4),
         ),
     )
