@@ -12,6 +12,7 @@ MODULES: Final = (
     "bench.gateway",
     "bench.context",
     "bench.compaction",
+    "bench.subagents",
 )
 
 

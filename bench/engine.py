@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,15 @@ from torpor.records.commands import Hibernate, SendMessage, Wake
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord, TurnFinished
+from torpor.store.blobs import MemoryBlobs
 from torpor.store.contract import Store
 from torpor.store.sqlite.engine import open_sqlite
+from torpor.subagents.definition import Subagent
+from torpor.subagents.options import SubagentOptions
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
+from torpor.supervisor.spawn import Subagents
+from torpor.toolhost.contract import Toolbox
 from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
@@ -115,11 +120,18 @@ async def running_engine(
     options: SupervisorOptions = AWAKE,
     profile: Profile = UNBOUND,
     wrap_store: Callable[[Store], Store] = lambda store: store,
+    toolbox: Toolbox | None = None,
+    subagents: Mapping[str, Subagent] | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine over the database in ``data``, with the options of a home but for those that a benchmark must set."""
+    """An engine over the database in ``data``, with the options of a home but for those that a benchmark must set.
+
+    Args: toolbox: instead of instant tools.  subagents: by name; a tool has to spawn them.
+    """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     definition = AgentDefinition(name="bench", system=SYSTEM_PROMPT, model={"kind": "instant"})
-    agent = Agent(definition, model=model or InstantModel(shape), toolbox=InstantTools(shape), profile=profile)
+    agent = Agent(
+        definition, model=model or InstantModel(shape), toolbox=toolbox or InstantTools(shape), profile=profile
+    )
     bus = LocalBus()
     async with open_sqlite(data) as opened:
         store = wrap_store(opened)
@@ -133,6 +145,7 @@ async def running_engine(
             steps=StepOptions(),
             turn=TurnOptions(model_calls_max=_MODEL_CALLS_MAX),
             actor=ActorOptions(),
+            spawns=Subagents(subagents, blobs=MemoryBlobs(), options=SubagentOptions()).of if subagents else None,
         )
         async with Supervisor(parts, holder="bench", options=options).running() as supervisor:
             gc.collect()
