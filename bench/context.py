@@ -8,7 +8,7 @@ the tokens by section, the bytes of the body with their cache marks. The floor c
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from bench.command import run
+from bench.measure import Figures, probe
 from bench.report import Row
 from bench.work import TURN, InstantModel, Script, message, prose
 from torpor.conversation.budget import exceeded, next_request_tokens, request_sections
@@ -51,8 +52,10 @@ from torpor.turn.definition import AgentDefinition
 TURNS: Final = 500
 TOOLS: Final = 100
 SKILLS: Final = 200
-ROUNDS: Final = 300
-"""Assemblies that are timed; the median counts."""
+ROUNDS: Final = 1_000
+"""Assemblies that are timed in one process; the median counts."""
+PROCESSES: Final = 9
+MODULE: Final = "bench.context"
 _SKILL: Final = "---\nname: {name}\ndescription: {description}\n---\n{body}\n"
 
 
@@ -163,8 +166,8 @@ def median_us(work: Callable[[], object]) -> float:
     return statistics.median(taken)
 
 
-def rows() -> Iterable[Row]:
-    """Measured in this process: nothing here waits for anything."""
+async def assembly() -> Figures:
+    """In this process: nothing here waits for anything."""
     with TemporaryDirectory(prefix="torpor-bench-") as folder:
         skills = skills_in(Path(folder))
     definition = AgentDefinition(name="clerk", system=prose(4_000), model={"kind": "played"})
@@ -184,10 +187,16 @@ def rows() -> Iterable[Row]:
         return wire.body(state.preamble, view)
 
     body = assemble()
-    floor_us = median_us(lambda: bytearray(body))
-    what = f"assemble a request of {len(body) / 1e6:.2f} MB: {TURNS} turns, {TOOLS} tools, {SKILLS} skills"
-    yield Row(id="X1", what=what, unit="us", torpor=median_us(assemble), floor=floor_us, ratio_at_most=1.5)
+    return {"bytes": len(body), "floor": median_us(lambda: bytearray(body)), "torpor": median_us(assemble)}
+
+
+def rows() -> Iterator[Row]:
+    """The median of several processes: where in the caches source and copy come to lie differs between them."""
+    runs = sorted((probe(MODULE, "assembly") for _ in range(PROCESSES)), key=lambda run: run["torpor"] / run["floor"])
+    found = runs[PROCESSES // 2]
+    what = f"assemble a request of {found['bytes'] / 1e6:.2f} MB: {TURNS} turns, {TOOLS} tools, {SKILLS} skills"
+    yield Row(id="X1", what=what, unit="us", torpor=found["torpor"], floor=found["floor"], ratio_at_most=1.5)
 
 
 if __name__ == "__main__":
-    sys.exit(run("bench.context", rows=rows, probes={}))
+    sys.exit(run(MODULE, rows=rows, probes={"assembly": assembly}))
