@@ -42,6 +42,12 @@ LONG_S = 300.0
 """For all of it, on a slow machine."""
 
 
+@pytest.fixture(scope="module", params=["asyncio", pytest.param("trio", marks=pytest.mark.soak)])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The second one in the soak: it takes seconds."""
+    return str(request.param)
+
+
 class Crowd:
     """Counts who is given a place for a model call, and holds every sub-agent until all are at work."""
 
