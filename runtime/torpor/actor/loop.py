@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from torpor.actor.commit import Journal
+from torpor.actor.interpreting import interpreter_of
 from torpor.actor.lifecycle import ActorState, Signal, next_state
 from torpor.actor.mailbox import Answer, Mailbox, PendingReply
 from torpor.actor.parts import ActorParts
@@ -216,20 +217,12 @@ class Actor:
         self._signal(Signal.WORK_FOUND)
         self._is_resting = False
         async with anyio.create_task_group() as tasks:
-            self._interpreter = Interpreter(
+            self._interpreter = interpreter_of(
                 self.key,
+                parts,
                 journal=journal,
-                pages=parts.store,
                 agent=parts.agents.get(journal.state.agent),
-                bus=parts.bus,
-                clock=parts.clock,
-                places=parts.places.of(self.key),
                 steps=parts.steps,
-                retry=parts.retry,
-                calibration=parts.calibration,
-                surroundings=parts.surroundings,
-                options=parts.turn,
-                compaction=parts.compaction,
                 tasks=tasks,
                 strays=self,
                 land_soon=self.mailbox.wake,

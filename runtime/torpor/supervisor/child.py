@@ -18,6 +18,7 @@ import anyio.abc
 import msgspec
 
 from torpor.actor.commit import Journal
+from torpor.actor.interpreting import interpreter_of
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added, tokens_of
 from torpor.conversation.markup import defused
@@ -274,25 +275,15 @@ class Child:
         return self._parts.observer
 
     def _made(self, tasks: anyio.abc.TaskGroup) -> Interpreter:
-        parts = self._parts
-
         def land_soon() -> None:
             tasks.start_soon(self.journal.flush)
 
-        return Interpreter(
+        return interpreter_of(
             self._key,
+            self._parts,
             journal=self.journal,
-            pages=parts.store,
             agent=self._subagent.agent,
-            bus=parts.bus,
-            clock=parts.clock,
-            places=parts.places.of(self._key),
             steps=self._steps,
-            retry=parts.retry,
-            calibration=parts.calibration,
-            surroundings=parts.surroundings,
-            options=parts.turn,
-            compaction=parts.compaction,
             tasks=tasks,
             strays=self,
             land_soon=land_soon,

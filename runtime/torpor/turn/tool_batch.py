@@ -9,6 +9,7 @@ A write that outlives its turn's cancellation goes on as a *stray*; its end is t
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -218,13 +219,14 @@ class ToolBatch:
         return spec.effect if spec is not None and call.status is CallStatus.INTENDED else call.effect
 
     def _context(self, call: CallState) -> ToolContext:
+        report = partial(self._report, call.id, call.name)
         return ToolContext(
             key=self._key,
             principal=self._turn.principal,
             turn=self._turn.number,
             call_id=call.id,
             idempotency_key=call.idempotency_key or self._new_key(call),
-            report=lambda text: self._report(call.id, call.name, text),
+            report=report,
             skills=self._skills.of_call(call.id),
             earlier=self._earlier,
             collector=self._collector,
@@ -232,7 +234,7 @@ class ToolBatch:
                 call.id,
                 turn=self._turn.number,
                 principal=self._turn.principal,
-                report=lambda text: self._report(call.id, call.name, text),
+                report=report,
             ),
         )
 
