@@ -143,29 +143,25 @@ class SqliteStore(Writes):
         self, key: ConversationKey, *, event: int, limit: int, size_bytes: int | None = None
     ) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
-        if self._thread_reader is None:
-            return self._reader.events_after(key, event=event, limit=limit, size_bytes=size_bytes)
-        if (behind := self._reader.head(key).event - event) <= _NEAR_RECORDS:
-            bound_bytes = _inline(size_bytes)
-            found = self._reader.events_after(key, event=event, limit=limit, size_bytes=bound_bytes)
-            if bound_bytes == size_bytes or len(found) >= min(limit, behind):
-                return found
-        read = partial(self._thread_reader.events_after, key, event=event, limit=limit, size_bytes=size_bytes)
-        return await self._in_thread(read)
+
+        def read(reader: SqliteReader, size_bytes: int | None) -> tuple[JournalRecord, ...]:
+            return reader.events_after(key, event=event, limit=limit, size_bytes=size_bytes)
+
+        return await self._read_on(
+            read, behind=lambda: self._reader.head(key).event - event, limit=limit, size_bytes=size_bytes
+        )
 
     async def records_after(
         self, key: ConversationKey, *, seq: int, limit: int, size_bytes: int | None = None
     ) -> tuple[JournalRecord, ...]:
         await anyio.lowlevel.checkpoint()
-        if self._thread_reader is None:
-            return self._reader.records_after(key, seq=seq, limit=limit, size_bytes=size_bytes)
-        if (behind := self._reader.head(key).seq - seq) <= _NEAR_RECORDS:
-            bound_bytes = _inline(size_bytes)
-            found = self._reader.records_after(key, seq=seq, limit=limit, size_bytes=bound_bytes)
-            if bound_bytes == size_bytes or len(found) >= min(limit, behind):
-                return found
-        read = partial(self._thread_reader.records_after, key, seq=seq, limit=limit, size_bytes=size_bytes)
-        return await self._in_thread(read)
+
+        def read(reader: SqliteReader, size_bytes: int | None) -> tuple[JournalRecord, ...]:
+            return reader.records_after(key, seq=seq, limit=limit, size_bytes=size_bytes)
+
+        return await self._read_on(
+            read, behind=lambda: self._reader.head(key).seq - seq, limit=limit, size_bytes=size_bytes
+        )
 
     async def due(self, *, now_us: int, limit: int) -> tuple[ConversationKey, ...]:
         await anyio.lowlevel.checkpoint()
@@ -247,6 +243,24 @@ class SqliteStore(Writes):
     async def count_conversations(self, *, tenant: str, owner: str, limit: int) -> int:
         await anyio.lowlevel.checkpoint()
         return self._reader.count_conversations(tenant=tenant, owner=owner, limit=limit)
+
+    async def _read_on(
+        self,
+        read: Callable[[SqliteReader, int | None], tuple[JournalRecord, ...]],
+        *,
+        behind: Callable[[], int],
+        limit: int,
+        size_bytes: int | None,
+    ) -> tuple[JournalRecord, ...]:
+        """Here where it is near the head and small, else in a thread. Args: behind: how far it is from the head."""
+        if self._thread_reader is None:
+            return read(self._reader, size_bytes)
+        if (there := behind()) <= _NEAR_RECORDS:
+            bound_bytes = _inline(size_bytes)
+            found = read(self._reader, bound_bytes)
+            if bound_bytes == size_bytes or len(found) >= min(limit, there):
+                return found
+        return await self._in_thread(partial(read, self._thread_reader, size_bytes))
 
     async def _in_thread(self, read: Callable[[], _Read]) -> _Read:
         """One after the other, by the reader that is kept for it."""
