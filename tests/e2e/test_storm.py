@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.storm import Plan, Storm
-from tests.support.storm_census import growth
 from tests.support.storm_guest import Manners
 from tests.support.storm_operator import troubles
 
@@ -27,7 +26,7 @@ async def weathered(folder: Path, plan: Plan) -> Storm:
     print(dict(sorted(storm.count.items())))
     assert storm.faults() == []
     assert troubles(storm.count) == []
-    assert list(growth(*storm.held)) == [], storm.held
+    assert list(storm.grown()) == [], storm.held
     return storm
 
 
