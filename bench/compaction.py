@@ -16,7 +16,6 @@ from bench.report import Row
 from bench.sides import taking_turns
 from bench.work import InstantModel, InstantTools
 from torpor.conversation.budget import PROFILES
-from torpor.conversation.compaction import fitted
 from torpor.conversation.steps import CallModel, Folding, Lane, StepOptions, next_step
 from torpor.conversation.summary import CompactionOptions
 from torpor.skillbook.options import SkillOptions
@@ -68,9 +67,7 @@ def check_us(turns: int) -> float:
     state, steps, options = conversation.state, StepOptions(), CompactionOptions()
 
     def check() -> object:
-        window = agent.window(4.0)
-        folding = Folding(window=window, options=fitted(options, window, fixed_bytes=state.preamble.size_bytes))
-        return next_step(state, Lane.TURN, steps, 0, folding=folding)
+        return next_step(state, Lane.TURN, steps, 0, folding=Folding(window=agent.window(4.0), options=options))
 
     assert isinstance(check(), CallModel)
     return _cheapest_us(check)

@@ -166,12 +166,12 @@ def pending_bytes(state: ConversationState, joined: Collection[MessageId]) -> in
     if turn is None:
         return 0
     reply = turn.reply or ()
-    said = (
-        *(call.result for call in turn.calls if call.result is not None),
-        *turn.note,
-        *(block for message in state.queued if message.id in joined for block in message.blocks),
-    )
-    return sum(len(memoryview(block)) + 1 for block in (*reply, *said)) + NEXT_BYTES * (bool(reply) + bool(said))
+    said = [call.result for call in turn.calls if call.result is not None]
+    said += turn.note
+    if joined:
+        said += [block for message in state.queued if message.id in joined for block in message.blocks]
+    sizes = [len(memoryview(block)) + 1 for block in (*reply, *said)]
+    return sum(sizes) + NEXT_BYTES * (bool(reply) + bool(said))
 
 
 def request_bytes(state: ConversationState, view: View) -> int:
