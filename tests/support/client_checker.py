@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.support.journal_checker import PUBLIC_KINDS, Account, Journal, Record, text_of
+from tests.support.journal_checker import Account, Journal, Record, event_type, text_of
 
 Line = dict[str, Any]
 
@@ -83,7 +83,7 @@ def _event_faults(journals: dict[str, Journal], lines: list[Line]) -> Iterator[s
 def _projection_faults(event: Line, record: Record) -> Iterator[str]:
     """Where the event does not tell what its record says."""
     expected: dict[str, Any] = {
-        "type": PUBLIC_KINDS[record["kind"]],
+        "type": event_type(record),
         "at_us": record["at_us"],
         "turn": record.get("turn", 0),
         "cause": record.get("cause", ""),

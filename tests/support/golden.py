@@ -91,6 +91,11 @@ async def with_children() -> bytes:
     return _export(told(random.Random(2032).randbytes(700)).journal)
 
 
+async def with_research() -> bytes:
+    """Likewise; some of them are there for research, which clients hear of by that word."""
+    return _export(told(random.Random(2092).randbytes(500)).journal)
+
+
 async def folded() -> bytes:
     """A summary more than once, and long results that were shortened."""
 
@@ -141,6 +146,7 @@ MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "to-and-fro": to_and_fro,
     "managed": managed,
     "children": with_children,
+    "research": with_research,
     "folded": folded,
     "live-context": live_context,
 }

@@ -76,6 +76,7 @@ from torpor.records.journal import (
     Usage,
     WhenBusy,
 )
+from torpor.records.told import ToldAs
 
 _T = TypeVar("_T")
 
@@ -323,7 +324,9 @@ class Teller:
 
     def _start_child(self) -> None:
         call, number = self._pick(self._working), self._number()
-        self._add(SubagentStarted(turn=self._turn.number, call_id=call.id, name="digger", child=f"child_{number}"))
+        told_as = ToldAs.RESEARCH if number % 2 else ToldAs.SUBAGENT
+        begun = SubagentStarted(turn=self._turn.number, call_id=call.id, name="digger", child=f"child_{number}")
+        self._add(msgspec.structs.replace(begun, told_as=told_as))
 
     def _end_child(self) -> None:
         """While its call runs, after that, or after its turn."""
@@ -334,6 +337,7 @@ class Teller:
             call_id=child.call_id,
             name=child.name,
             child=child.child,
+            told_as=child.told_as,
             outcome=outcome,
             code=code,
             rounds=2,

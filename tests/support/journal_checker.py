@@ -42,7 +42,7 @@ PUBLIC_KINDS = {
     "turn_failed": "turn.failed",
     "turn_refused": "turn.refused",
 }
-"""Records that clients see, and the type of the event that each becomes."""
+"""Records that clients see, and the type of the event that each becomes, where nothing in it says another word."""
 TURN_ENDS = {
     "turn_finished": "finished",
     "turn_cancelled": "cancelled",
@@ -66,7 +66,7 @@ OUTSIDE_TURNS = frozenset(
     }
 )
 """Records that belong to no turn."""
-_OF_CHILD = ("call_id", "name", "turn", "cause")
+_OF_CHILD = ("call_id", "name", "turn", "cause", "told_as")
 """What the records of one sub-agent have in common."""
 _NAMED = re.compile(r"\bm\d+\b")
 
@@ -88,6 +88,8 @@ class Journal:
     snapshot_seq: int = 0
     jobs: list[str] = field(default_factory=list)
     """Ids of those that are not done, dead letters among them."""
+    bundles: list[str] = field(default_factory=list)
+    """Names of those that can be had of it."""
 
     @property
     def is_child(self) -> bool:
@@ -181,6 +183,11 @@ def named_in(answer: str) -> set[str]:
     return set(_NAMED.findall(answer))
 
 
+def event_type(record: Record) -> str:
+    """Of the event that a public record becomes."""
+    return PUBLIC_KINDS[record["kind"]].replace("subagent", record.get("told_as", "subagent"))
+
+
 def text_of(blocks: list[dict[str, Any]]) -> str:
     """What people read of blocks."""
     return "".join(block["text"] for block in blocks if block["type"] == "text")
@@ -226,6 +233,10 @@ def _read(connection: sqlite3.Connection, row: sqlite3.Row) -> Journal:
         quarantine=row["quarantine"],
         snapshot_seq=snapshot["seq"] if snapshot else 0,
         jobs=[job["id"] for job in connection.execute("SELECT id FROM jobs WHERE number = ?", number)],
+        bundles=[
+            row["handle"]
+            for row in connection.execute("SELECT handle FROM handles WHERE number = ? AND is_bundle = 1", number)
+        ],
     )
 
 

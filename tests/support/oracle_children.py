@@ -31,7 +31,7 @@ class Children:
         if (begun := self.running.pop(name, None)) is None:
             yield "child_twice", f"sub-agent {name} ends, and does not run"
             return
-        for field in ("call_id", "name", "turn", "cause"):
+        for field in ("call_id", "name", "turn", "cause", "told_as"):
             if record.get(field) != begun.get(field):
                 fact = f"sub-agent {name} ends with {field} {record.get(field)!r}, began with {begun.get(field)!r}"
                 yield "child_differs", fact

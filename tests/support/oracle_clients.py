@@ -228,7 +228,10 @@ def event_of(record: Json) -> Json:
             body = _only(record, "code", "detail", "offers") | ({"text": text} if text else {})
         case _:
             body = _only(record, *_FIELDS.get(kind, ()))
-    return {"type": _EVENT_TYPES.get(kind, kind), **head, **body}
+    type_ = str(_EVENT_TYPES.get(kind, kind))
+    if "told_as" in record:
+        type_ = type_.replace("subagent", record["told_as"])
+    return {"type": type_, **head, **body}
 
 
 _FIELDS = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.client_checker import client_faults
-from tests.support.journal_checker import PUBLIC_KINDS, Account, Journal, answer_faults, journal_faults, text_of
+from tests.support.journal_checker import Account, Journal, answer_faults, event_type, journal_faults, text_of
 
 Line = dict[str, Any]
 REFUSALS = frozenset(
@@ -69,7 +69,7 @@ def _reload_faults(journal: Journal, lines: list[Line]) -> Iterator[str]:
                 if told != list(range(head - len(told) + 1, head + 1)):
                     yield f"{where} was given events {told} before head {head}"
                 for event in line["events"]:
-                    if event["type"] != PUBLIC_KINDS[facts[event["event"]]["kind"]]:
+                    if event["type"] != event_type(facts[event["event"]]):
                         yield f"{where} was given {event['type']} as event {event['event']}"
 
 

@@ -137,7 +137,13 @@ class Follow:
     def on_progress(self, frame: ProgressFrame) -> None:
         if self._state is State.FOLLOWING:
             self.sink.offer(
-                ProgressItem(conversation=self.conversation, call_id=frame.call_id, name=frame.name, text=frame.text)
+                ProgressItem(
+                    conversation=self.conversation,
+                    call_id=frame.call_id,
+                    name=frame.name,
+                    text=frame.text,
+                    type=frame.type,
+                )
             )
 
     def on_status(self, frame: StatusFrame) -> None:

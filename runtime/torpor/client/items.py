@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from torpor.records.events import AnyEvent
+from torpor.records.events import TOOL_PROGRESS, AnyEvent
 from torpor.records.frames import RunStatus
 from torpor.records.ids import CallId
 
@@ -34,11 +34,13 @@ class DeltaItem(Item, frozen=True):
 
 
 class ProgressItem(Item, frozen=True):
-    """What a running tool says of itself."""
+    """What a running tool, or a sub-agent at work for it, says of itself."""
 
     call_id: CallId
     name: str
     text: str
+    type: str = TOOL_PROGRESS
+    """Else ``subagent.progress`` or ``research.progress``."""
 
 
 class ReloadItem(Item, frozen=True):

@@ -324,7 +324,7 @@ class TorporClient:
         return (await self._ask(frame, Result)).rows
 
     async def bundle(self, conversation: str, bundle: str) -> Any:
-        """What a sub-agent of the conversation left, which the event ``subagent.finished`` names: decoded JSON.
+        """What a sub-agent of the conversation left, which the event of its end names: decoded JSON.
 
         Raises: RequestRefused: with ``unknown_conversation`` no sub-agent of this conversation left it.
         """

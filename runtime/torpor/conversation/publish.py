@@ -19,6 +19,8 @@ from torpor.records.events import (
     MessageRetractedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
+    ResearchFinishedEvent,
+    ResearchStartedEvent,
     SkillLoadedEvent,
     SubagentFinishedEvent,
     SubagentStartedEvent,
@@ -60,6 +62,7 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.records.told import ToldAs
 
 
 def event_of(record: JournalRecord) -> AnyEvent | None:
@@ -174,11 +177,13 @@ def _skill_loaded(record: SkillLoaded) -> AnyEvent:
 
 
 def _subagent_started(record: SubagentStarted) -> AnyEvent:
-    return SubagentStartedEvent(**_head(record), call_id=record.call_id, name=record.name)
+    kind = ResearchStartedEvent if record.told_as is ToldAs.RESEARCH else SubagentStartedEvent
+    return kind(**_head(record), call_id=record.call_id, name=record.name)
 
 
 def _subagent_finished(record: SubagentFinished) -> AnyEvent:
-    return SubagentFinishedEvent(
+    kind = ResearchFinishedEvent if record.told_as is ToldAs.RESEARCH else SubagentFinishedEvent
+    return kind(
         **_head(record),
         call_id=record.call_id,
         name=record.name,

@@ -16,6 +16,7 @@ from torpor.records.context import WorkingContext
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.journal import Effect, FoldReason, Offer, Outcome, Usage, WhenBusy
 from torpor.records.summary import Item, Summary
+from torpor.records.told import ToldAs
 
 
 class BadHistory(ValueError):
@@ -80,6 +81,7 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """That it works for; may be over."""
     cause: MessageId = NO_MESSAGE
     """The message that the turn began with."""
+    told_as: ToldAs = ToldAs.SUBAGENT
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

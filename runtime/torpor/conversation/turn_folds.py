@@ -335,15 +335,22 @@ def _subagent_started(state: ConversationState, record: SubagentStarted) -> Conv
     if any(child.child == record.child for child in state.children):
         raise BadHistory(f"record {record.seq} starts sub-agent {record.child!r}, which is running")
     child = ChildState(
-        call_id=record.call_id, name=record.name, child=record.child, turn=record.turn, cause=record.cause
+        call_id=record.call_id,
+        name=record.name,
+        child=record.child,
+        turn=record.turn,
+        cause=record.cause,
+        told_as=record.told_as,
     )
     return msgspec.structs.replace(state, children=(*state.children, child))
 
 
 def _subagent_finished(state: ConversationState, record: SubagentFinished) -> ConversationState:
     """Its turn may be over: one that is cancelled does not wait for it."""
-    ended = (record.call_id, record.name, record.child, record.turn)
-    left = tuple(each for each in state.children if (each.call_id, each.name, each.child, each.turn) != ended)
+    ended = (record.call_id, record.name, record.child, record.turn, record.told_as)
+    left = tuple(
+        each for each in state.children if (each.call_id, each.name, each.child, each.turn, each.told_as) != ended
+    )
     if len(left) == len(state.children):
         raise BadHistory(
             f"record {record.seq} ends sub-agent {record.child!r} of call {record.call_id!r} in turn {record.turn}, "

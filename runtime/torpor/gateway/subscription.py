@@ -191,7 +191,13 @@ class Subscription:
     def on_progress(self, key: ConversationKey, progress: Progress) -> None:
         if self._state is State.LIVE:
             self._outbox.put_progress(
-                ProgressFrame(conversation=self.name, call_id=progress.call_id, name=progress.name, text=progress.text)
+                ProgressFrame(
+                    conversation=self.name,
+                    call_id=progress.call_id,
+                    name=progress.name,
+                    text=progress.text,
+                    type=progress.type,
+                )
             )
 
     def on_standing(self, key: ConversationKey) -> None:

@@ -353,7 +353,12 @@ def _skill_loaded(record: SkillLoaded) -> Description:
 
 
 def _subagent_started(record: SubagentStarted) -> Description:
-    facts: Facts = {"call_id": record.call_id, "name": record.name, "child": record.child}
+    facts: Facts = {
+        "call_id": record.call_id,
+        "name": record.name,
+        "child": record.child,
+        "told_as": record.told_as.value,
+    }
     return f"sub-agent {record.name} started as {record.child}", facts, ""
 
 
@@ -371,6 +376,7 @@ def _subagent_finished(record: SubagentFinished) -> Description:
         "dropped": len(record.dropped),
         "child_seq": record.child_seq,
         "link": record.link,
+        "told_as": record.told_as.value,
     }
     if record.code and record.outcome is Outcome.SUCCEEDED:
         how = f" with what it had when its {record.code} were used up"

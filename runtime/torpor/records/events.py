@@ -4,7 +4,7 @@ Events are numbered, durable and replayed. Deltas and progress are neither: they
 success.
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -131,6 +131,14 @@ class SubagentFinishedEvent(Event, frozen=True, tag="subagent.finished"):
     findings: int = 0
 
 
+class ResearchStartedEvent(SubagentStartedEvent, frozen=True, tag="research.started"):
+    """That is one which owes a research bundle."""
+
+
+class ResearchFinishedEvent(SubagentFinishedEvent, frozen=True, tag="research.finished"):
+    """Likewise."""
+
+
 class ContextReplacedEvent(Event, frozen=True, tag="context.replaced"):
     """Older turns are a summary now, as far as the model is concerned; a client keeps what it has."""
 
@@ -214,6 +222,8 @@ AnyEvent: TypeAlias = (
     | SkillLoadedEvent
     | SubagentStartedEvent
     | SubagentFinishedEvent
+    | ResearchStartedEvent
+    | ResearchFinishedEvent
     | ToolLateEvent
     | TurnFinishedEvent
     | TurnCancelledEvent
@@ -231,9 +241,15 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+TOOL_PROGRESS: Final = "tool.progress"
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What a running tool says of itself."""
+    """What a running tool, or a sub-agent at work for it, says of itself."""
 
     call_id: CallId
     name: str
+    """Of the tool, or of the sub-agent's definition."""
     text: str
+    type: str = TOOL_PROGRESS
+    """Else that of a sub-agent: ``records.told``."""

@@ -11,7 +11,7 @@ import msgspec
 
 from torpor.records.bounds import Amount, LookBack, RowCount
 from torpor.records.context import WorkingContext
-from torpor.records.events import AnyEvent
+from torpor.records.events import TOOL_PROGRESS, AnyEvent
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.journal import Offer, WhenBusy
 
@@ -166,7 +166,7 @@ class ReadBundle(ClientFrame, frozen=True, tag="bundle"):
 
     conversation: str
     bundle: str
-    """As the event ``subagent.finished`` names it."""
+    """As the event ``research.finished`` or ``subagent.finished`` names it."""
 
 
 class ListConversations(ClientFrame, frozen=True, tag="list"):
@@ -353,12 +353,14 @@ class DeltaFrame(ServerFrame, frozen=True, tag="delta"):
 
 
 class ProgressFrame(ServerFrame, frozen=True, tag="progress"):
-    """What a running tool says of itself. Ephemeral like a delta."""
+    """What a running tool, or a sub-agent at work for it, says of itself. Ephemeral like a delta."""
 
     conversation: str
     call_id: CallId
     name: str
     text: str
+    type: str = TOOL_PROGRESS
+    """Else ``subagent.progress`` or ``research.progress``, between the events of its beginning and its end."""
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):

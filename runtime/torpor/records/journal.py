@@ -14,6 +14,7 @@ from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.summary import Closing, Item, Summary
+from torpor.records.told import ToldAs
 
 
 class WhenBusy(StrEnum):
@@ -454,6 +455,7 @@ class SubagentStarted(Record, frozen=True, tag="subagent_started"):
     """Of its definition."""
     child: str
     """Its name below the conversation: its own journal is that of ``key.child(child)``."""
+    told_as: ToldAs = ToldAs.SUBAGENT
 
 
 class SubagentFinished(Record, frozen=True, tag="subagent_finished"):
@@ -480,6 +482,7 @@ class SubagentFinished(Record, frozen=True, tag="subagent_finished"):
     """The last record of its journal."""
     link: str = ""
     """Last link of its view, hex."""
+    told_as: ToldAs = ToldAs.SUBAGENT
 
 
 class LateResult(Record, frozen=True, tag="late_result"):

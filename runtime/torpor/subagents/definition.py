@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from torpor.records.bounds import Amount, Count
+from torpor.records.told import ToldAs
+from torpor.subagents.research import RESEARCH
 from torpor.subagents.results import ResultType
 from torpor.turn.agents import Agent
 
@@ -60,3 +62,8 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
     definition: SubagentDefinition
     agent: Agent
     result: ResultType
+
+    @property
+    def told_as(self) -> ToldAs:
+        """By which word clients hear of it."""
+        return ToldAs.RESEARCH if self.result.name == RESEARCH else ToldAs.SUBAGENT

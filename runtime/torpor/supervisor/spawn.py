@@ -17,6 +17,7 @@ from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added
 from torpor.errors import JournalCorrupt, ToolRefused
+from torpor.records.events import Progress
 from torpor.records.ids import CHILD_MARK, CallId, ConversationKey
 from torpor.records.journal import JournalRecord, ModelReplied, Outcome, SubagentFinished, SubagentStarted, Usage
 from torpor.store.contract import Blobs
@@ -72,7 +73,9 @@ class Spawning:
         self._ended: dict[CallId, list[SubagentFinished]] = {}
         """Records that nobody has taken yet."""
 
-    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]) -> "CallSpawner":
+    def of_call(
+        self, call_id: CallId, *, turn: int, principal: str, report: Callable[[Progress], None]
+    ) -> "CallSpawner":
         """See the contract."""
         return CallSpawner(self, call_id, turn=turn, principal=principal, report=report)
 
@@ -94,6 +97,7 @@ class Spawning:
                     call_id=each.call_id,
                     name=each.name,
                     child=each.child,
+                    told_as=each.told_as,
                     outcome=Outcome.FAILED,
                     code=LOST,
                     rounds=rounds,
@@ -103,12 +107,17 @@ class Spawning:
         return tuple(records)
 
     async def spawn(
-        self, name: str, task: str, *, call_id: CallId, turn: int, principal: str, report: Callable[[str], None]
+        self, name: str, task: str, *, call_id: CallId, turn: int, principal: str, report: Callable[[Progress], None]
     ) -> str:
         """See ``toolhost.contract.Spawner``."""
         subagent = self._allowed(name, call_id=call_id, turn=turn)
-        child = self._child(subagent, turn=turn, principal=principal, report=report)
-        self._journal.add(SubagentStarted(turn=turn, call_id=call_id, name=name, child=child.name))
+
+        def told(text: str) -> None:
+            report(Progress(call_id=call_id, name=name, text=text, type=subagent.told_as.progress))
+
+        child = self._child(subagent, turn=turn, principal=principal, report=told)
+        told_as = subagent.told_as
+        self._journal.add(SubagentStarted(turn=turn, call_id=call_id, name=name, child=child.name, told_as=told_as))
         self._running[child.name] = child
         code, accepted, bundle = FAILED, None, ""
         try:
@@ -138,6 +147,7 @@ class Spawning:
                 dropped=accepted.dropped if accepted is not None else (),
                 child_seq=seq,
                 link=link,
+                told_as=told_as,
             )
             self._ended.setdefault(call_id, []).append(record)
 
@@ -213,7 +223,7 @@ class CallSpawner:
     """Implements ``toolhost.contract.Spawner``."""
 
     def __init__(
-        self, spawning: Spawning, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]
+        self, spawning: Spawning, call_id: CallId, *, turn: int, principal: str, report: Callable[[Progress], None]
     ) -> None:
         self._spawning = spawning
         self._call_id = call_id

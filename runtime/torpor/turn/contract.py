@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Step
 from torpor.errors import ToolRefused
+from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import JournalRecord, SubagentFinished
 from torpor.store.contract import Job
@@ -53,7 +54,7 @@ class Journal(Protocol):
 class Spawns(Protocol):
     """The sub-agents of one conversation, which may be a sub-agent's own; implemented by ``supervisor.spawn``."""
 
-    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]) -> Spawner:
+    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[Progress], None]) -> Spawner:
         """Args: report: tells the watching clients how it goes."""
         ...
 
@@ -69,7 +70,7 @@ class Spawns(Protocol):
 class NoSpawns:
     """Implements ``Spawns`` where nothing can be spawned."""
 
-    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[str], None]) -> Spawner:
+    def of_call(self, call_id: CallId, *, turn: int, principal: str, report: Callable[[Progress], None]) -> Spawner:
         return self
 
     async def spawn(self, name: str, task: str) -> str:

@@ -49,7 +49,7 @@ from torpor.model.contract import ModelReply, ModelRequest
 from torpor.provider_errors import ContextTooLong, ProviderError
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
-from torpor.records.ids import CallId, ConversationKey
+from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
     FOLD_CUT,
     AttemptStarted,
@@ -503,8 +503,8 @@ class Interpreter:
             await batch.stop(grace_s=self._options.cancel_grace_s)
             self._cut(self._stopping, partial=())
 
-    def _report(self, call_id: CallId, name: str, text: str) -> None:
-        self._bus.publish_progress(self._key, Progress(call_id=call_id, name=name, text=text))
+    def _report(self, progress: Progress) -> None:
+        self._bus.publish_progress(self._key, progress)
 
     def _cut(self, reason: str, *, partial: tuple[Block, ...]) -> None:
         turn = self._settled()

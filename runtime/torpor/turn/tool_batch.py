@@ -9,7 +9,6 @@ A write that outlives its turn's cancellation goes on as a *stray*; its end is t
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from typing import Protocol
 
 import anyio
@@ -19,6 +18,7 @@ import msgspec
 from torpor.conversation.state import CallState, CallStatus, TurnState
 from torpor.conversation.steps import RunTools
 from torpor.records.blocks import tool_result_block
+from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
@@ -67,7 +67,7 @@ class ToolBatch:
         strays: Strays,
         spawns: Spawns = NO_SPAWNS,
         collector: FindingSink | None = None,
-        report: Callable[[CallId, str, str], None],
+        report: Callable[[Progress], None],
     ) -> None:
         self._key = key
         self._turn = turn
@@ -219,7 +219,9 @@ class ToolBatch:
         return spec.effect if spec is not None and call.status is CallStatus.INTENDED else call.effect
 
     def _context(self, call: CallState) -> ToolContext:
-        report = partial(self._report, call.id, call.name)
+        def report(text: str) -> None:
+            self._report(Progress(call_id=call.id, name=call.name, text=text))
+
         return ToolContext(
             key=self._key,
             principal=self._turn.principal,
@@ -234,7 +236,7 @@ class ToolBatch:
                 call.id,
                 turn=self._turn.number,
                 principal=self._turn.principal,
-                report=report,
+                report=self._report,
             ),
         )
 

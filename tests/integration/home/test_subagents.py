@@ -172,7 +172,8 @@ async def test_children_side_by_side_are_accepted_and_each_answers_its_own_call(
         ended = await finished(house)
         first, second, third = results(of(api, PARENT)[-1].body)
 
-    assert kinds(events).count("subagent.started") == kinds(events).count("subagent.finished") == 3
+    assert kinds(events).count("research.started") == kinds(events).count("research.finished") == 2
+    assert kinds(events).count("subagent.started") == kinds(events).count("subagent.finished") == 1
     assert sorted(each["name"] for each in ended) == [PLAN, RESEARCH, RESEARCH]
     assert first == third
     assert json.loads(first)["sources"][0]["id"] == "ev-falls-006"

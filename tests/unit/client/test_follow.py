@@ -233,9 +233,12 @@ def test_after_a_reload_the_reply_is_shown_from_its_beginning() -> None:
 
 def test_progress_is_shown() -> None:
     follow, bucket = following()
-    follow.on_progress(ProgressFrame(conversation="c1", call_id=CallId("t1"), name="look", text="half"))
+    frame = ProgressFrame(conversation="c1", call_id=CallId("t1"), name="look", text="half", type="research.progress")
+    follow.on_progress(frame)
 
-    assert isinstance(bucket.items[-1], ProgressItem)
+    item = bucket.items[-1]
+    assert isinstance(item, ProgressItem)
+    assert (item.name, item.text, item.type) == ("look", "half", "research.progress")
 
 
 def test_repr_shows_state_and_cursor() -> None:

@@ -34,6 +34,7 @@ from torpor.records.journal import (
     TurnRefused,
     Usage,
 )
+from torpor.records.told import ToldAs
 
 A, B = CallId("a"), CallId("b")
 NOTE = text_block("[note]")
@@ -93,6 +94,13 @@ def test_a_sub_agent_works_from_its_start_to_its_end() -> None:
     state = with_child()
     assert state.children == (CHILD,)
     assert after(state, finished()).children == ()
+
+
+def test_a_sub_agent_ends_by_the_word_that_it_began_with() -> None:
+    research = after(working(), started(told_as=ToldAs.RESEARCH))
+    with pytest.raises(BadHistory):
+        after(research, finished())
+    assert after(research, finished(told_as=ToldAs.RESEARCH)).children == ()
 
 
 def test_a_call_may_have_several_sub_agents_and_each_ends_by_itself() -> None:

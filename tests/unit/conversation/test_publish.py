@@ -23,6 +23,8 @@ from torpor.records.events import (
     MessageRetractedEvent,
     ModelFailedEvent,
     ReplyFinishedEvent,
+    ResearchFinishedEvent,
+    ResearchStartedEvent,
     SkillLoadedEvent,
     SubagentFinishedEvent,
     SubagentStartedEvent,
@@ -80,6 +82,7 @@ from torpor.records.journal import (
     Usage,
 )
 from torpor.records.summary import Item, ItemKind, Summary
+from torpor.records.told import ToldAs
 
 HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2, "cause": "first"}
 EVENT_HEAD: dict[str, Any] = {"event": 5, "at_us": 7, "turn": 2, "cause": "first"}
@@ -160,6 +163,22 @@ PUBLIC: list[tuple[JournalRecord, AnyEvent]] = [
     (
         SubagentStarted(**HEAD, call_id=CALL, name="digger", child="secret"),
         SubagentStartedEvent(**EVENT_HEAD, call_id=CALL, name="digger"),
+    ),
+    (
+        SubagentStarted(**HEAD, call_id=CALL, name="digger", child="secret", told_as=ToldAs.RESEARCH),
+        ResearchStartedEvent(**EVENT_HEAD, call_id=CALL, name="digger"),
+    ),
+    (
+        SubagentFinished(
+            **HEAD,
+            call_id=CALL,
+            name="digger",
+            child="secret",
+            outcome=Outcome.FAILED,
+            code="lost",
+            told_as=ToldAs.RESEARCH,
+        ),
+        ResearchFinishedEvent(**EVENT_HEAD, call_id=CALL, name="digger", outcome=Outcome.FAILED, code="lost"),
     ),
     (
         SubagentFinished(

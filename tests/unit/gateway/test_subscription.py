@@ -365,6 +365,12 @@ async def test_progress_of_a_tool_is_forwarded(world: World, opened: Opened) -> 
 
         assert (await line.hear_a(ProgressFrame)).text == "half"
 
+        by_a_sub_agent = Progress(call_id=CallId("t1"), name="scout", text="uses look", type="research.progress")
+        world.bus.publish_progress(KEY, by_a_sub_agent)
+
+        heard = await line.hear_a(ProgressFrame)
+        assert (heard.type, heard.name, heard.text) == ("research.progress", "scout", "uses look")
+
 
 async def test_subscribing_again_begins_again_from_the_new_cursor(world: World, opened: Opened) -> None:
     world.converse(KEY, turns=2)

@@ -28,6 +28,8 @@ NAMES = [
     "skill.loaded",
     "subagent.started",
     "subagent.finished",
+    "research.started",
+    "research.finished",
     "tool.late",
     "turn.finished",
     "turn.cancelled",

@@ -23,11 +23,14 @@ from tests.support.subagents import (
     until_ended,
 )
 from torpor.actor.options import ActorOptions
+from torpor.conversation.publish import event_of
 from torpor.conversation.snapshot import decode_snapshot
 from torpor.errors import NotNow
+from torpor.records.events import Progress
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import ContextReplaced, SubagentFinished, SubagentStarted, TurnCancelled, WhenBusy
 from torpor.subagents.definition import Subagent
+from torpor.subagents.research import Research
 from torpor.supervisor.forking import ForkConversation
 
 ALWAYS = ActorOptions(snapshot_min_bytes=1, snapshot_share=0.0)
@@ -259,6 +262,25 @@ async def test_clients_see_that_it_began_and_ended_and_how_it_goes() -> None:
         await engine.ask("look")
         records = await engine.records()
     assert len(watcher.of(SubagentStarted)) == len(watcher.of(SubagentFinished)) == 1
-    (progress,) = watcher.progress
-    assert progress.call_id == begun(records)[0].call_id
+    call_id = begun(records)[0].call_id
+    assert watcher.progress == [Progress(call_id=call_id, name="scout", text="uses look", type="subagent.progress")]
     assert "it is there" not in "".join(watcher.said().values())
+
+
+async def test_what_owes_a_research_bundle_is_told_as_research_also_by_a_life_that_finds_it_lost() -> None:
+    gate, look = Gate(), calls(use("look", "a"))
+    scout = subagent("scout", look, waits(gate, says("never")), result=Research())
+    async with running_engine(asks("scout"), tools=[spawning("scout")], subagents={"scout": scout}) as engine:
+        watcher = engine.watch()
+        await engine.send("look")
+        await reached(gate)
+        assert [progress.type for progress in watcher.progress] == ["research.progress"]
+        data = engine.store.image()
+    scout = subagent("scout", says('{"sources": []}'), result=Research())
+    async with running_engine(
+        echo, tools=[spawning("scout")], subagents={"scout": scout}, data=data, ids=later_ids()
+    ) as successor:
+        await until_ended(successor, 2)
+        events = [event.__struct_config__.tag for event in map(event_of, await successor.records()) if event]
+    told = [tag for tag in events if str(tag).startswith(("subagent", "research"))]
+    assert told == ["research.started", "research.finished"] * 2
