@@ -45,9 +45,9 @@ from torpor.operations.metrics_jobs import count_jobs
 from torpor.operations.overview import Overview
 from torpor.operations.tracing import open_tracing
 from torpor.settings import Settings
-from torpor.store.blobs import LocalBlobs
 from torpor.store.contract import Blobs, Store
 from torpor.store.job_contract import JobStore
+from torpor.store.open_blobs import open_blobs
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.drain import Drain
@@ -214,7 +214,7 @@ async def _engine(
     instruments: Instruments,
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
-    files = LocalBlobs(data / "blobs")
+    files = open_blobs(settings.blobs, folder=data / "blobs", environ=environ)
     blobs = wrapping.blobs(files)
     calls = Calls(clock.monotonic_s, thread_cpu_s=time.thread_time)
     watchdog = Watchdog(settings.watchdog, clock=clock, process_cpu_s=time.process_time, suspects=calls)

@@ -31,7 +31,7 @@ from torpor.operations.logs import LogOptions
 from torpor.operations.options import MetricsOptions, TracingOptions
 from torpor.policies.options import PolicyOptions
 from torpor.skillbook.options import SkillOptions
-from torpor.store.options import StoreOptions
+from torpor.store.options import BlobOptions, StoreOptions
 from torpor.subagents.definition import SUBAGENTS_FOLDER, SubagentDefinition
 from torpor.subagents.options import SubagentOptions
 from torpor.supervisor.options import RetentionOptions, SupervisorOptions
@@ -69,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     skills: SkillOptions = SkillOptions()
     flags: FlagOptions = FlagOptions()
     policies: PolicyOptions = PolicyOptions()
+    blobs: BlobOptions = BlobOptions()
     context: ContextOptions = ContextOptions()
     steps: StepOptions = StepOptions()
     retry: RetryOptions = RetryOptions()

@@ -1,12 +1,14 @@
 """What ``store.contract.Blobs`` promises, over every backend, on both event loops."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
+from tests.support.s3_server import Bucket, served_bucket
 from tests.support.sample_records import KEY
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs, MemoryBlobs
@@ -22,10 +24,21 @@ OTHERS = (
 )
 
 
-@pytest.fixture(params=["memory", "local", "local inline"])
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    """In a server that speaks the protocol of S3."""
+    with served_bucket() as bucket:
+        yield bucket
+
+
+@pytest.fixture(params=["memory", "local", "local inline", "s3"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> ErasableBlobs:
     """Blobs of each kind, empty."""
     match request.param:
+        case "s3":
+            bucket = request.getfixturevalue("bucket")
+            assert isinstance(bucket, Bucket)
+            return bucket.blobs(prefix=tmp_path.name)
         case "memory":
             return MemoryBlobs()
         case "local":

@@ -5,13 +5,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from torpor.bus.local import LocalBus
-from torpor.cli.folders import blobs_folder
 from torpor.clock import SystemClock
 from torpor.errors import ClientError, StoreUnusable
 from torpor.records.commands import CancelTurn
 from torpor.records.ids import ConversationKey
-from torpor.store.blobs import LocalBlobs
-from torpor.store.contract import Lease, Store
+from torpor.store.contract import ErasableBlobs, Lease, Store
 from torpor.store.sqlite.connection import DATABASE_FILE
 from torpor.store.sqlite.engine import open_sqlite_inline
 from torpor.supervisor.contract import LiveStatus
@@ -45,7 +43,7 @@ class _Nobody:
 
 
 @asynccontextmanager
-async def open_to_erase(folder: Path) -> AsyncIterator[StoredDirectory]:
+async def open_to_erase(folder: Path, blobs: ErasableBlobs) -> AsyncIterator[StoredDirectory]:
     """Raises: StoreUnusable: there is no database, a server runs on it, or it is damaged, foreign or newer."""
     if not (folder / DATABASE_FILE).exists():
         raise StoreUnusable(f"{folder} holds no database, name the data folder of a home")
@@ -53,7 +51,7 @@ async def open_to_erase(folder: Path) -> AsyncIterator[StoredDirectory]:
         directory = StoredDirectory(
             served=_Nobody(store),
             store=store,
-            blobs=LocalBlobs(blobs_folder(folder), in_threads=False),
+            blobs=blobs,
             bus=LocalBus(),
             clock=SystemClock(),
             cancel_deadline_s=0.0,

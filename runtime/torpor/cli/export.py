@@ -9,14 +9,15 @@ from typing import Final
 import anyio
 import click
 
-from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
+from torpor.cli.folders import data_folder, data_option, home_option
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
+from torpor.cli.stored_blobs import stored_blobs
 from torpor.cli.verify import named
 from torpor.operations.audit import Verdict
 from torpor.operations.export import BadExport, exported
 from torpor.records.ids import ConversationKey
-from torpor.store.blobs import LocalBlobs
+from torpor.store.contract import Blobs
 from torpor.store.sqlite.auditing import AuditReader, open_to_audit
 
 _FILE_MODE: Final = 0o600
@@ -46,14 +47,15 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
     folder = data_folder(home, data)
     with open_to_audit(folder) as reader:
         key = named(name, list(reader.keys()))
-        verdict = _to_standard_output(reader, folder, key) if out is None else _to_file(reader, folder, key, out)
+        blobs = stored_blobs(home, folder)
+        verdict = _to_standard_output(reader, blobs, key) if out is None else _to_file(reader, blobs, key, out)
     if out is None:
         return
     if as_json:
         print_json(verdict)
     else:
-        blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
-        click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{blobs}")
+        beside = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
+        click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{beside}")
 
 
 def _check_place(out: Path, *, force: bool) -> None:
@@ -68,16 +70,16 @@ def _check_place(out: Path, *, force: bool) -> None:
         raise click.ClickException(f"{out} is there already, --force replaces it")
 
 
-def _to_standard_output(reader: AuditReader, folder: Path, key: ConversationKey) -> Verdict:
-    return anyio.run(_exported, reader, folder, key, sys.stdout.buffer.write)
+def _to_standard_output(reader: AuditReader, blobs: Blobs, key: ConversationKey) -> Verdict:
+    return anyio.run(_exported, reader, blobs, key, sys.stdout.buffer.write)
 
 
-def _to_file(reader: AuditReader, folder: Path, key: ConversationKey, out: Path) -> Verdict:
+def _to_file(reader: AuditReader, blobs: Blobs, key: ConversationKey, out: Path) -> Verdict:
     """Whole, or as it was."""
     part = out.with_name(f".{out.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "wb") as file:
-            verdict = anyio.run(_exported, reader, folder, key, file.write)
+            verdict = anyio.run(_exported, reader, blobs, key, file.write)
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
@@ -85,9 +87,8 @@ def _to_file(reader: AuditReader, folder: Path, key: ConversationKey, out: Path)
 
 
 async def _exported(
-    reader: AuditReader, folder: Path, key: ConversationKey, write: Callable[[bytes], object]
+    reader: AuditReader, blobs: Blobs, key: ConversationKey, write: Callable[[bytes], object]
 ) -> Verdict:  # anyio.run gives positions only
-    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
     try:
         verdict = await exported(lambda: reader.stored(key), blobs, write=write)
     except BadExport as exc:

@@ -13,6 +13,7 @@ from torpor.cli.erasing import open_to_erase
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.remote import Server, ask, server_options
+from torpor.cli.stored_blobs import stored_blobs
 from torpor.gateway.auth import is_owner_name
 from torpor.records.ids import DEFAULT_TENANT
 
@@ -73,13 +74,16 @@ def _step(server: Server, data: Path | None, *, owner: tuple[str, str], dry_run:
     """Some of it, or all of what there is counted, here or by the server."""
     tenant, name = owner
     if data is not None:
-        return anyio.run(_step_here, data, tenant or DEFAULT_TENANT, name, dry_run)
+        home = server.home
+        return anyio.run(_step_here, data, home, tenant or DEFAULT_TENANT, name, dry_run)
     path = "/".join(filter(None, owner))
     return ask(server, lambda asked: asked.forget(path, limit=_AT_ONCE, dry_run=dry_run), extra_s=_ANSWER_S)
 
 
-async def _step_here(data: Path, tenant: str, owner: str, dry_run: bool) -> Row:  # anyio.run gives positions only
-    async with open_to_erase(data) as directory:
+async def _step_here(
+    data: Path, home: Path, tenant: str, owner: str, dry_run: bool
+) -> Row:  # anyio.run gives positions only
+    async with open_to_erase(data, stored_blobs(home, data)) as directory:
         if dry_run:
             return msgspec.structs.asdict(await directory.survey(tenant=tenant, owner=owner))
         found = await directory.forget(tenant=tenant, owner=owner, limit=_AT_ONCE_HERE, principal="operator")

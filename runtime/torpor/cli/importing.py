@@ -7,16 +7,18 @@ from typing import BinaryIO, Final
 import anyio
 import click
 
-from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
+from torpor.cli.folders import data_folder, data_option, home_option
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
+from torpor.cli.stored_blobs import stored_blobs
 from torpor.clock import RandomIds, SystemClock
 from torpor.gateway.auth import is_owner_name
 from torpor.local_files import make_data_folder
 from torpor.operations.export import Appends, BadExport, ExportHeader, Imported, Importing, read_header
 from torpor.records.ids import CONVERSATION_ID, DEFAULT_TENANT, ConversationKey
 from torpor.records.journal import JournalRecord
-from torpor.store.blobs import LocalBlobs
+from torpor.store.blobs import MemoryBlobs
+from torpor.store.contract import Blobs
 from torpor.store.sqlite.importing import AlreadyThere, open_to_import
 
 _PARTS: Final = 3
@@ -49,7 +51,7 @@ def command(*, file: Path, name: str | None, check: bool, home: Path, data: Path
             header = read_header(lines.readline())
             key = _key(header, name)
             make_data_folder(folder)
-            imported = anyio.run(_imported, lines, header, key, folder)
+            imported = anyio.run(_imported, lines, header, key, folder, stored_blobs(home, folder))
         except BadExport as exc:
             raise click.ClickException(f"{file} is not imported: {exc}") from exc
         except AlreadyThere as exc:
@@ -71,7 +73,7 @@ def _check(file: Path, name: str | None, *, as_json: bool) -> None:
     with file.open("rb") as lines:
         try:
             header = read_header(lines.readline())
-            importing = _importing(header, _Nowhere(), _key(header, name), folder=file.parent)
+            importing = _importing(header, _Nowhere(), _key(header, name), blobs=MemoryBlobs())
             for line in lines:
                 importing.line(line)
             checked = importing.end()
@@ -85,8 +87,7 @@ class _Nowhere:
         """Keeps nothing."""
 
 
-def _importing(header: ExportHeader, importer: Appends, key: ConversationKey, *, folder: Path) -> Importing:
-    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
+def _importing(header: ExportHeader, importer: Appends, key: ConversationKey, *, blobs: Blobs) -> Importing:
     now_us = SystemClock().now_us()
     return Importing(header, importer, key=key, blobs=blobs, now_us=now_us, new_id=RandomIds().new_id)
 
@@ -106,10 +107,10 @@ def _key(header: ExportHeader, name: str | None) -> ConversationKey:
 
 
 async def _imported(
-    lines: BinaryIO, header: ExportHeader, key: ConversationKey, folder: Path
+    lines: BinaryIO, header: ExportHeader, key: ConversationKey, folder: Path, blobs: Blobs
 ) -> Imported:  # anyio.run gives positions only
     with open_to_import(folder, key) as importer:
-        importing = _importing(header, importer, key, folder=folder)
+        importing = _importing(header, importer, key, blobs=blobs)
         begin = lines.tell()
         for line in lines:
             importing.line(line)

@@ -9,15 +9,15 @@ import anyio
 import click
 import msgspec
 
-from torpor.cli.folders import blobs_folder, data_folder, data_option, home_option
+from torpor.cli.folders import data_folder, data_option, home_option
 from torpor.cli.output import json_option, print_json, program
 from torpor.cli.paths import resolved, shortened
+from torpor.cli.stored_blobs import stored_blobs
 from torpor.operations.audit import Verdict, verdict_on
 from torpor.operations.erased import judged_copy
 from torpor.operations.export import BadExport, read_header
 from torpor.records.ids import DEFAULT_TENANT, ConversationKey
-from torpor.store.blobs import LocalBlobs
-from torpor.store.contract import Tombstone
+from torpor.store.contract import Blobs, Tombstone
 from torpor.store.sqlite.auditing import AuditReader, open_to_audit
 
 
@@ -49,7 +49,7 @@ def command(*, name: str | None, is_all: bool, copy: Path | None, home: Path, da
             return _verify_copy(reader, copy, as_json=as_json)
         known = list(reader.keys())
         meant = known if name is None else _family(_erased(reader, name, known) or named(name, known), known)
-        differs = anyio.run(_verified, reader, folder, meant, as_json)
+        differs = anyio.run(_verified, reader, stored_blobs(home, folder), meant, as_json)
         return max(differs, _faults(reader, as_json=as_json)) if is_all else differs
 
 
@@ -115,10 +115,9 @@ def _faults(reader: AuditReader, *, as_json: bool) -> int:
 
 
 async def _verified(
-    reader: AuditReader, folder: Path, meant: Sequence[ConversationKey | str], as_json: bool
+    reader: AuditReader, blobs: Blobs, meant: Sequence[ConversationKey | str], as_json: bool
 ) -> int:  # anyio.run gives positions only
     """The exit code."""
-    blobs = LocalBlobs(blobs_folder(folder), in_threads=False)
     differing = 0
     for number, key in enumerate(meant, start=1):
         verdict = await verdict_on(reader, key, blobs=blobs)

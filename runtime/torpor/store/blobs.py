@@ -23,9 +23,9 @@ import anyio.to_thread
 
 from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
+from torpor.store.blob_names import HANDLE, folder_of
 from torpor.store.kept import Kept
 
-_HANDLE: Final = re.compile(r"[0-9a-f]{64}")
 _STORED: Final = re.compile(r"[0-9a-f]{64}|[0-9]+\.[0-9]+\.tmp")
 """The second is what a crash left of one."""
 _DIRECTORY_MODE: Final = 0o700
@@ -64,7 +64,7 @@ class LocalBlobs:
 
     async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
         """Raises: StoreUnavailable: it is there and cannot be read."""
-        if not _HANDLE.fullmatch(handle):
+        if not HANDLE.fullmatch(handle):
             return None
         read = partial(_read, self._folder(key) / handle, offset=offset, size=size)
         if self._limit is None:
@@ -81,6 +81,10 @@ class LocalBlobs:
 
     def deciding(self) -> AbstractContextManager[None]:
         return self._kept.deciding()
+
+    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        for handle in handles:
+            self._kept.keep(key, handle)
 
     def let_go(self, key: ConversationKey) -> None:
         self._kept.let_go(key)
@@ -137,8 +141,7 @@ class LocalBlobs:
             self._durable.add(folder)
 
     def _folder(self, key: ConversationKey) -> Path:
-        # A slash can be in neither name, so no two owners share a hash's input.
-        return self._directory / hashlib.sha256(f"{key.tenant}/{key.owner}".encode()).hexdigest()[:32]
+        return self._directory / folder_of(key)
 
     def __repr__(self) -> str:
         return f"<LocalBlobs {self._directory}>"
@@ -173,6 +176,10 @@ class MemoryBlobs:
 
     def deciding(self) -> AbstractContextManager[None]:
         return self._kept.deciding()
+
+    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        for handle in handles:
+            self._kept.keep(key, handle)
 
     def let_go(self, key: ConversationKey) -> None:
         self._kept.let_go(key)

@@ -376,6 +376,10 @@ class ErasableBlobs(Blobs, Protocol):
         """In the block, from the look which blobs are named to their removal, what is let go of counts as kept."""
         ...
 
+    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        """As if they were put again for ``key``, which a record of it may name soon; at once."""
+        ...
+
     def let_go(self, key: ConversationKey) -> None:
         """The actor of ``key`` has ended, and those that worked for it: what they put is named by a record, or never
         will be."""

@@ -1,0 +1,167 @@
+"""Whole bodies beside the journal, in an object store that speaks the protocol of S3: one object per content.
+
+Above: whatever names bodies by handle. Below: ``obstore``, which is imported here alone, when such a store is opened.
+Its calls block and let other threads run, so each has one of a few threads, on either event loop.
+
+What is kept for a conversation that may name it soon is known to this process only: servers that share a bucket share
+no owners.
+"""
+
+import hashlib
+import importlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from torpor.errors import ConfigError, StoreError, StoreUnavailable
+from torpor.records.ids import ConversationKey
+from torpor.store.blob_names import HANDLE, folder_of
+from torpor.store.kept import Kept
+from torpor.store.options import BlobOptions
+
+_THREADS: Final = 8
+_STRIPES: Final = 64
+_RETRIES: Final = 3
+_TOLD_CHARS: Final = 300
+WHERE: Final = "config/torpor.toml"
+_T = TypeVar("_T")
+
+
+class S3Blobs:
+    """Implements ``store.contract.ErasableBlobs`` over a bucket that is there already."""
+
+    def __init__(self, options: BlobOptions, *, credentials: Mapping[str, str]) -> None:
+        """Args: credentials: ``access_key_id`` and ``secret_access_key``; none for those of the machine.
+
+        Raises: ConfigError: the library is not installed.
+        """
+        self._obstore = _loaded()
+        self._prefix = options.prefix.strip("/")
+        self._bucket = options.bucket
+        self._deadline_s = options.deadline_s
+        deadline = timedelta(seconds=options.deadline_s)
+        self._store = self._obstore.store.S3Store(
+            options.bucket,
+            region=options.region,
+            virtual_hosted_style_request=not options.endpoint,
+            **({"endpoint": options.endpoint} if options.endpoint else {}),
+            **credentials,
+            client_options={
+                "allow_http": options.endpoint.startswith("http://"),
+                "timeout": deadline,
+                "connect_timeout": deadline,
+            },
+            retry_config={"max_retries": _RETRIES, "retry_timeout": deadline},
+        )
+        self._limit = anyio.CapacityLimiter(_THREADS)
+        self._kept = Kept()
+        self._deciding = tuple(threading.Lock() for _ in range(_STRIPES))
+        """By handle: held for the look whether an object may go and until it has gone, so that a put of the same comes
+        before or after both."""
+
+    async def put(self, key: ConversationKey, data: bytes) -> str:
+        return await self._in_thread(partial(self._put, key, data))
+
+    async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
+        """Raises: StoreUnavailable."""
+        if not HANDLE.fullmatch(handle):
+            return None
+        return await self._in_thread(partial(self._get, self._path(key, handle), offset=offset, size=size))
+
+    async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        await self._in_thread(partial(self._remove, key, [handle for handle in handles if HANDLE.fullmatch(handle)]))
+
+    def deciding(self) -> AbstractContextManager[None]:
+        return self._kept.deciding()
+
+    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        for handle in handles:
+            self._kept.keep(key, handle)
+
+    def let_go(self, key: ConversationKey) -> None:
+        self._kept.let_go(key)
+
+    async def stored(self, key: ConversationKey) -> tuple[str, ...]:
+        return await self._in_thread(partial(self._stored, f"{self._folder(key)}/"))
+
+    def _put(self, key: ConversationKey, data: bytes) -> str:
+        handle = hashlib.sha256(data).hexdigest()
+        path = self._path(key, handle)
+        with self._lock(handle):
+            self._kept.keep(key, handle)
+        if self._size_bytes(path) is None:
+            self._obstore.put(self._store, path, data)
+        return handle
+
+    def _get(self, path: str, *, offset: int, size: int | None) -> bytes | None:
+        if not offset and size is None:
+            try:
+                return bytes(self._obstore.get(self._store, path).bytes())
+            except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+                return None
+        if (size_bytes := self._size_bytes(path)) is None:
+            return None
+        end = size_bytes if size is None else min(offset + size, size_bytes)
+        if offset >= end:
+            return b""  # a range that holds nothing is none to the protocol
+        return bytes(self._obstore.get_range(self._store, path, start=offset, end=end))
+
+    def _remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        for handle in handles:
+            with self._lock(handle):
+                if not self._kept.is_kept(key, handle):
+                    self._obstore.delete(self._store, self._path(key, handle))
+
+    def _stored(self, prefix: str) -> tuple[str, ...]:
+        pages = self._obstore.list(self._store, prefix=prefix)
+        names = (str(found["path"]).rpartition("/")[2] for page in pages for found in page)
+        return tuple(sorted(name for name in names if HANDLE.fullmatch(name)))
+
+    def _size_bytes(self, path: str) -> int | None:
+        """None when it is not there."""
+        try:
+            return int(self._obstore.head(self._store, path)["size"])
+        except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+            return None
+
+    def _lock(self, handle: str) -> threading.Lock:
+        return self._deciding[int(handle[:8], 16) % _STRIPES]
+
+    def _folder(self, key: ConversationKey) -> str:
+        return "/".join(part for part in (self._prefix, folder_of(key)) if part)
+
+    def _path(self, key: ConversationKey, handle: str) -> str:
+        return f"{self._folder(key)}/{handle}"
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._limit)
+        except (OSError, self._obstore.exceptions.BaseError) as exc:
+            raise self._translated(exc) from exc
+
+    def _translated(self, exc: Exception) -> StoreError:
+        """The library's texts quote whole answers, and the first line tells what is wrong."""
+        told = str(exc).partition("\n")[0][:_TOLD_CHARS]
+        return StoreUnavailable(f"bucket {self._bucket!r} cannot be read or written: {told}")
+
+    def __repr__(self) -> str:
+        return f"<S3Blobs {self._bucket}/{self._prefix}>"
+
+
+def _loaded() -> Any:
+    """The library; imported late, since it comes with an extra."""
+    try:
+        library = importlib.import_module("obstore")
+        for part in ("exceptions", "store"):
+            importlib.import_module(f"obstore.{part}")
+    except ImportError as exc:
+        raise ConfigError(
+            WHERE, key="blobs.kind", found="s3", expected="the library for it: pip install 'torpor[s3]'"
+        ) from exc
+    return library
