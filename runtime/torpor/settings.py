@@ -35,6 +35,8 @@ from torpor.store.options import BlobOptions, StoreOptions
 from torpor.subagents.definition import SUBAGENTS_FOLDER, SubagentDefinition
 from torpor.subagents.options import SubagentOptions
 from torpor.supervisor.options import RetentionOptions, SupervisorOptions
+from torpor.toolhost.mcp.options import MCP_FILE, McpOptions, McpServer
+from torpor.toolhost.mcp.reading import McpTables
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
@@ -64,9 +66,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """In order of their names; at least one, and at most one of them the default."""
     subagent_definitions: tuple[SubagentDefinition, ...] = ()
     """In order of their names."""
+    mcp_servers: Mapping[str, McpServer] = {}
+    """By name."""
     store: StoreOptions = StoreOptions()
     tools: ToolOptions = ToolOptions()
     skills: SkillOptions = SkillOptions()
+    mcp: McpOptions = McpOptions()
     flags: FlagOptions = FlagOptions()
     policies: PolicyOptions = PolicyOptions()
     blobs: BlobOptions = BlobOptions()
@@ -116,7 +121,7 @@ PROFILES_SECTION: Final = "profiles"
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     field.name: field.type
     for field in msgspec.structs.fields(Settings)
-    if field.name not in {"home", "agents", "subagent_definitions", PROFILES_SECTION}
+    if field.name not in {"home", "agents", "subagent_definitions", "mcp_servers", PROFILES_SECTION}
 }
 """The tables of ``config/torpor.toml`` and the options that each becomes."""
 
@@ -143,10 +148,18 @@ def read_settings(home: Path, environ: Mapping[str, str]) -> Settings:
     profiles = reader.profiles()
     agents = reader.agents(profiles)
     subagents = reader.subagents()
+    servers = reader.mcp_servers(environ)
     if reader.problems:
         raise SettingsInvalid(tuple(reader.problems))
     options: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in sections.items()}
-    return Settings(home=home, agents=agents, subagent_definitions=subagents, profiles=profiles, **options)
+    return Settings(
+        home=home,
+        agents=agents,
+        subagent_definitions=subagents,
+        mcp_servers=servers,
+        profiles=profiles,
+        **options,
+    )
 
 
 def read_section(home: Path, environ: Mapping[str, str], *, name: str) -> Any:
@@ -259,6 +272,12 @@ class _Reader:
             if len(self.problems) == known:
                 definitions.append(SubagentDefinition(**values))
         return tuple(definitions)
+
+    def mcp_servers(self, environ: Mapping[str, str]) -> Mapping[str, McpServer]:
+        """The MCP servers without a fault; none where there is no such file."""
+        tables = McpTables(self._toml(MCP_FILE), home=self._home, environ=environ)
+        self.problems += tables.problems
+        return tables.servers
 
     def _contradict(self, agents: list[AgentDefinition], *, where: str, stem: str) -> None:
         """What the types of the last one allow and the others, or its file, do not."""

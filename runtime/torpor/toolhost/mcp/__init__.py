@@ -1,0 +1,1 @@
+"""MCP servers as tools: other people's processes, kept at arm's length."""

@@ -1,0 +1,138 @@
+"""What a server says of its tools becomes tools that may be offered, and those that may not with the reason. Pure.
+
+A bad tool is left out alone. What is kept is in the order of names, and no more than the bounds allow.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from torpor.conversation.quoting import prefix
+from torpor.conversation.text import clean, is_blank
+from torpor.records.journal import Effect
+from torpor.toolhost.mcp.names import tool_name
+from torpor.toolhost.mcp.options import McpOptions, McpServer
+from torpor.toolhost.mcp.schemas import Unfit, offered_schema
+
+_TOLD_CHARS: Final = 80
+
+
+class ServedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of a server as it may be offered."""
+
+    name: str
+    """To the model."""
+    title: str
+    """As the server calls it."""
+    description: str
+    input_schema: dict[str, Any]
+    effect: Effect
+    deadline_s: float
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is not offered."""
+
+    title: str
+    """As the server calls it, cut to a line."""
+    why: str
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a server has."""
+
+    tools: tuple[ServedTool, ...] = ()
+    """Sorted by name."""
+    rejected: tuple[Rejected, ...] = ()
+    digest: str = ""
+    """Of the tools: the same while they are."""
+
+
+NOTHING: Final = Listing()
+
+
+def read_listing(name: str, server: McpServer, told: Iterable[object], *, options: McpOptions) -> Listing:
+    """Read what the server ``name`` tells, as JSON has it; entries of any kind."""
+    reading = _Reading(name, server, options)
+    for entry in told:
+        reading.add(entry)
+    return reading.listing()
+
+
+class _Reading:
+    def __init__(self, name: str, server: McpServer, options: McpOptions) -> None:
+        self._name = name
+        self._server = server
+        self._options = options
+        self._tools: dict[str, ServedTool] = {}
+        self._rejected: list[Rejected] = []
+        self._crowd = 0
+
+    def add(self, entry: object) -> None:
+        title = entry.get("name") if isinstance(entry, Mapping) else None
+        if not isinstance(entry, Mapping) or not isinstance(title, str) or not title:
+            self._reject("?", "it has no name")
+            return
+        if self._server.tools and title not in self._server.tools:
+            return  # nobody asked for it
+        try:
+            tool = self._read(title, entry)
+        except Unfit as exc:
+            self._reject(title, exc.reason)
+            return
+        if tool.name in self._tools:
+            self._reject(title, "the server has two tools of that name, the first one counts")
+        else:
+            self._tools[tool.name] = tool
+
+    def listing(self) -> Listing:
+        kept, size = list[ServedTool](), 0
+        for name in sorted(self._tools):
+            tool = self._tools[name]
+            size += (size_bytes := len(msgspec.json.encode((tool.name, tool.description, tool.input_schema))))
+            if len(kept) >= self._options.tools_max:
+                self._reject(tool.title, f"of one server at most {self._options.tools_max} tools are offered")
+            elif size > self._options.schemas_bytes_max:
+                size -= size_bytes
+                most = self._options.schemas_bytes_max
+                self._reject(tool.title, f"the tools of one server take at most {most:,} bytes of a request")
+            else:
+                kept.append(tool)
+        if self._crowd:
+            self._rejected.append(Rejected(title="…", why=f"{self._crowd:,} more are left out"))
+        digest = hashlib.sha256(msgspec.json.encode((self._name, kept))).hexdigest()[:16]
+        return Listing(tools=tuple(kept), rejected=tuple(self._rejected), digest=digest)
+
+    def _read(self, title: str, entry: Mapping[str, Any]) -> ServedTool:
+        schema = offered_schema(entry.get("inputSchema"), size_bytes_max=self._options.schema_bytes_max)
+        annotations = entry.get("annotations")
+        hint = annotations.get("readOnlyHint") is True if isinstance(annotations, Mapping) else False
+        server = self._server
+        reads = title in server.reads or (server.trust_read_only and hint)
+        return ServedTool(
+            name=tool_name(self._name, title),
+            title=title,
+            description=self._description(title, entry.get("description")),
+            input_schema=schema,
+            effect=Effect.READ if reads else Effect.WRITE,
+            deadline_s=server.deadlines_s.get(title) or server.deadline_s or self._options.call_deadline_s,
+        )
+
+    def _description(self, title: str, said: object) -> str:
+        text = clean(said).text.strip() if isinstance(said, str) else ""
+        if is_blank(text):
+            return f"The tool {_line(title)} of {self._name}."
+        return prefix(text, bytes_max=self._options.description_bytes_max)
+
+    def _reject(self, title: str, why: str) -> None:
+        """Each with its reason, of a crowd only the number."""
+        if len(self._rejected) < self._options.tools_max:
+            self._rejected.append(Rejected(title=_line(title), why=why))
+        else:
+            self._crowd += 1
+
+
+def _line(text: str) -> str:
+    return prefix(clean(" ".join(text.split())).text, bytes_max=_TOLD_CHARS)

@@ -1,0 +1,113 @@
+"""What a server answered to a call, as text the model can read. Pure.
+
+Text stands as it is. Structured content is told where no text says it already. Anything else is a note of what it was,
+since its bytes are not for reading.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from torpor.errors import ToolFailed
+
+EMPTY: Final = "done, without a word"
+_URI_CHARS: Final = 200
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a call, as the server tells it."""
+
+    content: tuple[Mapping[str, Any], ...] = ()
+    """Blocks with a ``type``, as JSON has them."""
+    structured: Any = None
+    is_error: bool = False
+
+
+def told(answer: Answer, *, tool: str, size_bytes_max: int) -> str:
+    """The text of an answer that is no error.
+
+    Raises: ToolFailed: it is one, with what the server says; or it is too large to be taken.
+    """
+    text = _text(answer, tool=tool, size_bytes_max=size_bytes_max)
+    if answer.is_error:
+        raise ToolFailed(text if text != EMPTY else f"{tool} failed, and its server does not say why")
+    return text
+
+
+def size_of(answer: Answer) -> int:
+    """Bytes, roughly: characters of all texts within."""
+    total, left = 0, list[Any]([*answer.content, answer.structured])
+    while left:
+        match left.pop():
+            case str() as text:
+                total += len(text)
+            case Mapping() as inner:
+                left.extend(inner.values())
+                total += sum(len(str(key)) for key in inner)
+            case list() | tuple() as listed:
+                left.extend(listed)
+            case _:
+                total += 8
+    return total
+
+
+def _text(answer: Answer, *, tool: str, size_bytes_max: int) -> str:
+    size = size_of(answer)
+    if size > size_bytes_max:
+        fact = f"{tool} answered with about {size:,} bytes, of which at most {size_bytes_max:,} are taken"
+        raise ToolFailed(f"{fact}; it has run all the same: ask for less")
+    texts = [block["text"] for block in answer.content if _is_text(block)]
+    notes = [_note(block) for block in answer.content if not _is_text(block)]
+    if answer.structured is not None and not _says(texts, answer.structured):
+        texts.append(_as_json(answer.structured, tool=tool))
+    return "\n".join(filter(None, (*texts, *notes))) or EMPTY
+
+
+def _is_text(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+def _says(texts: Iterable[str], structured: Any) -> bool:
+    """Whether a text is the structured content again, as servers send it for those who know texts only."""
+    if isinstance(structured, Mapping) and structured.keys() == {"result"} and structured["result"] in texts:
+        return True
+    return any(_is_json_of(text, structured) for text in texts)
+
+
+def _is_json_of(text: str, value: Any) -> bool:
+    try:
+        said = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return bool(
+        said == value or (isinstance(value, Mapping) and value.keys() == {"result"} and said == value["result"])
+    )
+
+
+def _as_json(value: Any, *, tool: str) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as exc:
+        raise ToolFailed(f"{tool} ran to its end, but its result cannot be written as JSON") from exc
+
+
+def _note(block: Mapping[str, Any]) -> str:
+    kind = str(block.get("type", "something"))[:40]
+    match kind:
+        case "image" | "audio":
+            size = len(str(block.get("data", ""))) * 3 // 4
+            return f"[{kind}, {str(block.get('mimeType', 'of an unknown type'))[:80]}, about {size:,} bytes: not shown]"
+        case "resource":
+            return _resource(block.get("resource"))
+        case "resource_link":
+            return f"[a link to {str(block.get('uri', ''))[:_URI_CHARS]}, which cannot be followed here]"
+    return f"[{kind}: not shown]"
+
+
+def _resource(resource: object) -> str:
+    if not isinstance(resource, Mapping):
+        return "[resource: not shown]"
+    if isinstance(text := resource.get("text"), str):
+        return text
+    return f"[a resource {str(resource.get('uri', ''))[:_URI_CHARS]}: not shown]"

@@ -1,0 +1,113 @@
+"""References in a server's table become values; what they are is told nowhere, also where they are at fault.
+
+Above: settings, which look at each reference at start; the connections, which take the values when they are made, so
+that a secret that was renewed counts from the next one.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from torpor.errors import ConfigError
+from torpor.misfits import Words, unreadable
+from torpor.ordinary_files import read_ordinary
+from torpor.toolhost.mcp.options import MCP_FILE, PRINCIPAL, TENANT, McpServer, Reference, Value
+
+_SECRET_BYTES_MAX: Final = 65_536
+
+
+class NoCredential(Exception):
+    """There is none for this user."""
+
+
+class Values:
+    """Of one home."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self._home = home
+        self._environ = environ
+
+    def faults_of(self, name: str, server: McpServer) -> Iterator[ConfigError]:
+        """References that lead to nothing now; those to credentials are looked at when somebody is there."""
+        for part, values in (("env", server.env), ("headers", server.headers)):
+            for key, value in values.items():
+                if isinstance(value, Reference) and value.credential:
+                    continue
+                try:
+                    self._value(value, credential="", where=f"mcp.{name}.{part}.{key}")
+                except ConfigError as exc:
+                    yield exc
+
+    def of(self, name: str, server: McpServer, part: str, *, tenant: str, principal: str) -> dict[str, str]:
+        """The values of ``env`` or ``headers``. Takes time: files are read.
+
+        Args: tenant, principal: whose credential is meant; empty for a server that all share.
+        Raises: ConfigError: one cannot be had. NoCredential.
+        """
+        credential = self._credential(name, server, tenant=tenant, principal=principal) if server.credentials else ""
+        values: Mapping[str, Value] = getattr(server, part)
+        return {
+            key: self._value(value, credential=credential, where=f"mcp.{name}.{part}.{key}")
+            for key, value in values.items()
+        }
+
+    def has_credential(self, server: McpServer, *, tenant: str, principal: str) -> bool:
+        """Whether there is a file for this user."""
+        return bool(principal) and _is_file(self._file_of(server, tenant=tenant, principal=principal))
+
+    def _value(self, value: Value, *, credential: str, where: str) -> str:
+        if isinstance(value, str):
+            return _sendable(value, where=where)
+        if value.credential:
+            return _sendable(value.prefix + credential, where=where)
+        if value.env:
+            held = self._environ.get(value.env)
+            if not held:
+                found = Words(f"nothing in the variable {value.env}")
+                raise ConfigError(MCP_FILE, key=where, found=found, expected="a variable that is set")
+            return _sendable(value.prefix + held, where=where)
+        return _sendable(value.prefix + _text(self._home / value.file, where=where), where=where)
+
+    def _credential(self, name: str, server: McpServer, *, tenant: str, principal: str) -> str:
+        path = self._file_of(server, tenant=tenant, principal=principal)
+        if not principal or not _is_file(path):
+            raise NoCredential
+        return _text(path, where=f"mcp.{name}.credentials")
+
+    def _file_of(self, server: McpServer, *, tenant: str, principal: str) -> Path:
+        """Names are quoted, so that none leads out of the folder or into another user's file."""
+        file = server.credentials.replace(TENANT, _as_file_name(tenant))
+        return self._home / file.replace(PRINCIPAL, _as_file_name(principal))
+
+
+def _as_file_name(text: str) -> str:
+    quoted = quote(text, safe="@")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a name
+        return False
+
+
+def _text(path: Path, *, where: str) -> str:
+    try:
+        text = read_ordinary(path, cap_bytes=_SECRET_BYTES_MAX).decode().strip()
+    except UnicodeDecodeError:
+        raise ConfigError(MCP_FILE, key=where, found=Words("a file that is no UTF-8"), expected="text") from None
+    except OSError as exc:
+        fault = unreadable(exc, where=MCP_FILE)
+        expected = "a file that this user may read"
+        raise ConfigError(MCP_FILE, key=where, found=fault.found, expected=expected) from exc
+    if not text:
+        raise ConfigError(MCP_FILE, key=where, found=Words("an empty file"), expected="a value in it")
+    return text
+
+
+def _sendable(value: str, *, where: str) -> str:
+    if not value.isprintable():
+        raise ConfigError(MCP_FILE, key=where, found=Words("a value with control characters"), expected="one line")
+    return value
