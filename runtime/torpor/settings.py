@@ -69,12 +69,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: Mapping[str, McpServer] = {}
     """By name."""
     store: StoreOptions = StoreOptions()
+    blobs: BlobOptions = BlobOptions()
     tools: ToolOptions = ToolOptions()
     skills: SkillOptions = SkillOptions()
     mcp: McpOptions = McpOptions()
     flags: FlagOptions = FlagOptions()
     policies: PolicyOptions = PolicyOptions()
-    blobs: BlobOptions = BlobOptions()
     context: ContextOptions = ContextOptions()
     steps: StepOptions = StepOptions()
     retry: RetryOptions = RetryOptions()
