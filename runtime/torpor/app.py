@@ -260,6 +260,7 @@ async def _engine(
             bus=bus,
             clock=clock,
             cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
+            observer=instruments.observer,
         )
         forks = StoredForks(
             served=supervisor,

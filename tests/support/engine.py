@@ -162,7 +162,13 @@ class Engine:
         self.ledger = toolbox.ledger
         self.blobs = blobs
         self.directory = StoredDirectory(
-            clock=clock, served=supervisor, store=store, blobs=self.blobs, bus=bus, cancel_deadline_s=DEADLINE_S
+            clock=clock,
+            served=supervisor,
+            store=store,
+            blobs=self.blobs,
+            bus=bus,
+            cancel_deadline_s=DEADLINE_S,
+            observer=parts.observer,
         )
         self.forks = StoredForks(
             served=supervisor,

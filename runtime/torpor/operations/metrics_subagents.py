@@ -2,7 +2,7 @@
 
 Above: ``metrics_turns``, which hands the records on. How many are at work is what began and did not end since this
 process began to serve their conversation: one whose actor ended has none any more.
-One that ends together with the journal of its conversation is on no record, so it is counted nowhere else.
+Each end is counted once: when its record is durable, or when whoever would have written it is known to be gone.
 """
 
 from typing import Final

@@ -132,7 +132,10 @@ COMPACTION_PAUSES: Final = _counter(
 )
 LIVE_CONTEXTS: Final = _counter("torpor_live_contexts_total", "Live contexts, by `replaced` or by why not.", "outcome")
 SUBAGENTS_FINISHED: Final = _counter(
-    "torpor_subagents_finished_total", "Sub-agents that ended, by `answered` or by why not.", "subagent", "code"
+    "torpor_subagents_finished_total",
+    "Sub-agents that ended, each once, by `answered` or by why not; `erased` are those that ended with a conversation.",
+    "subagent",
+    "code",
 )
 SUBAGENT_TOKENS: Final = _counter(
     "torpor_subagents_tokens_total",

@@ -107,6 +107,9 @@ class TurnNumbers:
         self._began_us.pop(key, None)
         self._subagents.interrupted(key)
 
+    def unrecorded(self, key: ConversationKey, record: SubagentFinished) -> None:
+        self._subagents.finished(key, record)
+
     def _count_turn(self, key: ConversationKey, record: JournalRecord, *, agent: str) -> None:
         match record:
             case MessageReceived():

@@ -30,7 +30,7 @@ from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.operations.metrics_ports import CANCELLED, UNKNOWN_TOOL, FirstDelta, ModelNames
 from torpor.operations.metrics_turns import OUTCOMES
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, TurnFailed
+from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, TurnFailed
 from torpor.store.contract import Store, Ticket
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.turn.contract import Observer
@@ -132,6 +132,9 @@ class TracedTurns:
                 if isinstance(record, TurnFailed):
                     _fail(span, record.code)
                 span.end()
+
+    def unrecorded(self, key: ConversationKey, record: SubagentFinished) -> None:
+        self._observer.unrecorded(key, record)
 
     def interrupted(self, key: ConversationKey) -> None:
         self._observer.interrupted(key)

@@ -39,12 +39,11 @@ from torpor.errors import StoreError, ToolFailed
 from torpor.records.blocks import head_of, text_block
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
-    CompactionFailed,
-    ContextReplaced,
     ConversationCreated,
     JournalRecord,
     MessageReceived,
     ModelReplied,
+    SubagentFinished,
     TurnCancelled,
     TurnFailed,
     TurnPrepared,
@@ -57,6 +56,7 @@ from torpor.subagents.definition import Subagent
 from torpor.subagents.findings import Findings
 from torpor.subagents.options import SubagentOptions
 from torpor.subagents.results import Accepted, Unacceptable
+from torpor.supervisor.remains import usage_of
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
 from torpor.turn.contract import Observer, Spawns
@@ -94,11 +94,6 @@ class Spent:
         """Whether its own limit is reached, or one above."""
         used = self._tokens_before + tokens_of(self.usage)
         return 0 < self._tokens_max <= used or (self._above is not None and self._above.is_over)
-
-
-def usage_of(record: JournalRecord) -> Usage | None:
-    """Of a model call that ``record`` tells of."""
-    return record.usage if isinstance(record, ModelReplied | ContextReplaced | CompactionFailed) else None
 
 
 class ChildJournal(Journal):
@@ -257,6 +252,10 @@ class Child:
     def interrupted(self, key: ConversationKey) -> None:
         """Implements ``turn.contract.Observer``."""
         self._observer.interrupted(key)
+
+    def unrecorded(self, key: ConversationKey, record: SubagentFinished) -> None:
+        """Implements ``turn.contract.Observer``."""
+        self._observer.unrecorded(key, record)
 
     @property
     def findings(self) -> Findings:

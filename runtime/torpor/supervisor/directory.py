@@ -17,13 +17,16 @@ import msgspec
 import structlog
 
 from torpor.actor.mailbox import PendingReply
+from torpor.actor.thaw import thaw
 from torpor.bus.contract import Bus
 from torpor.clock import Clock
+from torpor.conversation.state import ChildState
 from torpor.errors import (
     ClientError,
     ConversationDeleted,
     Fenced,
     InvariantBroken,
+    JournalCorrupt,
     StoreError,
     TorporError,
     Unavailable,
@@ -34,7 +37,9 @@ from torpor.records.ids import ConversationKey
 from torpor.store.contract import Cause, ErasableBlobs, Erased, Lease, Store
 from torpor.supervisor.contract import Forgotten, LiveStatus, Reply
 from torpor.supervisor.listing import rows_of
+from torpor.supervisor.remains import ERASED, Remains, remains_of
 from torpor.supervisor.retention import Retired, may_go
+from torpor.turn.contract import UNOBSERVED, Observer
 
 _DONE: Final = True
 _LOOKED_AT_MAX: Final = 10_000
@@ -90,14 +95,17 @@ class StoredDirectory:
         bus: Bus,
         clock: Clock,
         cancel_deadline_s: float,
+        observer: Observer = UNOBSERVED,
     ) -> None:
-        """Args: cancel_deadline_s: how long a running turn may take to end before it is cut off."""
+        """Args: cancel_deadline_s: how long a running turn may take to end before it is cut off.  observer: is told of
+        sub-agents that end with their conversation."""
         self._served = served
         self._store = store
         self._blobs = blobs
         self._bus = bus
         self._clock = clock
         self._cancel_deadline_s = cancel_deadline_s
+        self._observer = observer
         self._tasks: anyio.abc.TaskGroup | None = None
         self._erasing: dict[ConversationKey, PendingReply] = {}
         self._looked_at: set[tuple[str, str]] = set()
@@ -228,11 +236,15 @@ class StoredDirectory:
     async def _take(self, lease: Lease, *, cause: Cause) -> _Taken:
         """Nobody serves it."""
         key = lease.key
+        cut = await self._cut_off(key)
         with self._blobs.deciding():
             handles = await self._store.handles_of(key)  # once the rows are gone, nothing tells any more which
             # Rows go first: an erasure that fails leaves a conversation that is whole.
             erased = await self._erased_of(lease, cause=cause)
             self._bus.publish_gone(key)
+            for child, remains in cut:
+                self._observer.unrecorded(key, remains.end_of(child, ERASED))
+                remains.tell(self._observer, ERASED)
             self._erased[cause] += 1
             _log.info(
                 "conversation.retired" if cause in _RETIRING else "conversation.erased",
@@ -242,6 +254,17 @@ class StoredDirectory:
             )
             blobs = await self._removed(key, handles)
         return _Taken(records=erased.records, blobs=blobs)
+
+    async def _cut_off(self, key: ConversationKey) -> list[tuple[ChildState, Remains]]:
+        """Sub-agents whose end nobody will put on record: the conversation ended before they did."""
+        if not await self._store.children(key, limit=1):
+            return []
+        try:
+            open_ = (await thaw(self._store, key)).state.children
+        except JournalCorrupt as exc:  # it goes all the same
+            _log.warning("directory.unreadable", tenant=key.tenant, why=exc.reason)
+            return []
+        return [(child, await remains_of(self._store, key.child(child.child))) for child in open_]
 
     async def _erased_of(self, lease: Lease, *, cause: Cause) -> Erased:
         """Where the answer was lost, look: who watches must be told of an erasure before the id is used again."""

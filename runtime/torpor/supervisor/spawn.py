@@ -8,28 +8,25 @@ first one found is on record as lost, and is used by nobody.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import anyio
-import structlog
 
 from torpor.actor.commit import Journal
 from torpor.actor.parts import ActorParts
-from torpor.conversation.budget import added
-from torpor.errors import JournalCorrupt, ToolRefused
+from torpor.errors import ToolRefused
 from torpor.records.events import Progress
 from torpor.records.ids import CHILD_MARK, CallId, ConversationKey
-from torpor.records.journal import JournalRecord, ModelReplied, Outcome, SubagentFinished, SubagentStarted, Usage
+from torpor.records.journal import Outcome, SubagentFinished, SubagentStarted
 from torpor.store.contract import Blobs
 from torpor.subagents.definition import Subagent
 from torpor.subagents.options import SubagentOptions
-from torpor.supervisor.child import CANCELLED, Child, ChildJournal, Spent, usage_of
+from torpor.supervisor.child import CANCELLED, Child, ChildJournal, Spent
+from torpor.supervisor.remains import remains_of
 
 FAILED: Final = "failed"
 LOST: Final = "lost"
-_LOST_MAX: Final = 1_000
-"""Sub-agents below a lost one whose tokens are counted."""
-_log = structlog.get_logger()
 
 
 class Subagents:
@@ -83,28 +80,15 @@ class Spawning:
         """See the contract."""
         return tuple(self._ended.pop(call_id, ()))
 
-    async def lost(self) -> tuple[SubagentFinished, ...]:
+    async def settle(self) -> None:
         """See the contract. What they cost is in their journals."""
         known = {*self._running, *(ended.child for records in self._ended.values() for ended in records)}
         lost = [each for each in self._journal.state.children if each.child not in known]
-        records: list[SubagentFinished] = []
         for each in lost:
-            rounds, usage = await self._used(self._key.child(each.child))
-            self._budget(each.turn).add(usage, is_round=False)
-            records.append(
-                SubagentFinished(
-                    turn=each.turn,
-                    call_id=each.call_id,
-                    name=each.name,
-                    child=each.child,
-                    told_as=each.told_as,
-                    outcome=Outcome.FAILED,
-                    code=LOST,
-                    rounds=rounds,
-                    usage=usage,
-                )
-            )
-        return tuple(records)
+            remains = await remains_of(self._parts.store, self._key.child(each.child))
+            self._budget(each.turn).add(remains.usage, is_round=False)
+            self._journal.add(remains.end_of(each, LOST))
+            self._journal.after_commit(partial(remains.tell, self._parts.observer, LOST))
 
     async def spawn(
         self, name: str, task: str, *, call_id: CallId, turn: int, principal: str, report: Callable[[Progress], None]
@@ -198,22 +182,6 @@ class Spawning:
             principal=principal,
             report=report,
         )
-
-    async def _used(self, key: ConversationKey) -> tuple[int, Usage]:
-        """Model calls that a sub-agent which is gone had answered, and the tokens of these and of those below it."""
-        store = self._parts.store
-        below = await store.children(key, limit=_LOST_MAX)
-        rounds, usage = 0, Usage()
-        for each in (key, *(row.key for row in below)):
-            try:
-                records: tuple[JournalRecord, ...] = (await store.load(each, use_snapshot=False)).tail
-            except JournalCorrupt as exc:  # what it cost is not worth the conversation that it worked for
-                _log.warning("subagent.unreadable", conversation=each.path, why=exc.reason)
-                continue
-            for record in records:
-                usage = added(usage, usage_of(record) or Usage())
-                rounds += each == key and isinstance(record, ModelReplied)
-        return rounds, usage
 
     def __repr__(self) -> str:
         return f"<Spawning {self._key.path} running={len(self._running)}>"

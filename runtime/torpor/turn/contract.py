@@ -62,8 +62,8 @@ class Spawns(Protocol):
         """Records of the sub-agents that a call had, now that they have ended; once."""
         ...
 
-    async def lost(self) -> tuple[SubagentFinished, ...]:
-        """Records for those that a life before this one left behind."""
+    async def settle(self) -> None:
+        """Add the end of those that a life before this one left behind."""
         ...
 
 
@@ -79,8 +79,8 @@ class NoSpawns:
     def ended_by(self, call_id: CallId) -> tuple[SubagentFinished, ...]:
         return ()
 
-    async def lost(self) -> tuple[SubagentFinished, ...]:
-        return ()
+    async def settle(self) -> None:
+        return
 
 
 NO_SPAWNS: Final = NoSpawns()
@@ -101,6 +101,11 @@ class Observer(Protocol):
         """Turns of the conversation go on no more for now: they failed, or were cut off."""
         ...
 
+    def unrecorded(self, key: ConversationKey, record: SubagentFinished) -> None:
+        """A sub-agent that worked for ``key`` has ended as ``record`` says, of which no journal tells: it was cut off
+        together with the one that would write it."""
+        ...
+
 
 class Unobserved:
     """Implements ``Observer``: nobody is told."""
@@ -112,6 +117,9 @@ class Unobserved:
         return
 
     def interrupted(self, key: ConversationKey) -> None:
+        return
+
+    def unrecorded(self, key: ConversationKey, record: SubagentFinished) -> None:
         return
 
 

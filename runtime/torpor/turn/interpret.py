@@ -189,7 +189,7 @@ class Interpreter:
             self._idling.cancel()
 
     async def _run(self) -> None:
-        self._journal.add(*await self._spawns.lost())
+        await self._spawns.settle()
         while True:
             state = self._journal.state
             now_us = self._clock.now_us()
