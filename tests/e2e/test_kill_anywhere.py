@@ -26,6 +26,8 @@ TOOLS = (
     "pay_slowly",
     "read_earlier",
     "scout",
+    "track",
+    "tracker",
 )
 UNREACHED = {
     "put_back_job.before": "only a stop in peace puts back what it cuts off, and it waits for the visitors",
@@ -139,7 +141,7 @@ async def test_the_scenario_passes_every_point_that_no_recovery_is_needed_for(
     passed: dict[str, int],
 ) -> None:
     assert set(POINTS) - set(passed) == set(ONLY_AFTER)
-    assert UNREACHED.keys() & passed.keys() == set()
+    assert passed.keys() <= set(POINTS), "a point is not on the list"
 
 
 def dealt(share: int, *, seed: int) -> list[str]:

@@ -1,24 +1,28 @@
 """Whether sub-agents did what their calls say: from the journals, theirs and those they work for, and the model's log.
 
 Shares no code with the engine. A sub-agent of the kill test is given a wish in its task and says in the end that it was
-fulfilled, see ``tests.support.obedient_model``. It never outlives its process: one that is lost is begun anew under
-another name, and then asks for the same once more.
+fulfilled, see ``tests.support.obedient_model``; a scout may have a tracker work, which leaves a bundle. None outlives
+its process: one that is lost is begun anew under another name, with whatever works for it, and then asks for the same
+once more.
 """
 
+import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.support.journal_checker import Account, Call, Journal, Record, account_of, text_of
 
 Line = dict[str, Any]
-SPAWNING = frozenset({"scout"})
+RESEARCHER = "tracker"
+SPAWNING = frozenset({"scout", RESEARCHER})
 """Tools that stand for sub-agents."""
 CODES = frozenset({"", "cancelled", "lost"})
 """No budget is ever over here, and none fails."""
-_WISH = re.compile(r"\[(mc\d+): ")
+_WISH = re.compile(r"\[(mc+\d+): ")
 
 
 def accounts_of(journals: dict[str, Journal]) -> dict[str, Account]:
@@ -51,9 +55,11 @@ def child_faults(journals: dict[str, Journal], accounts: dict[str, Account]) -> 
                 yield f"{path}: nobody had it work"
         account = accounts[path]
         for record in account.children_ended:
-            yield from _end_faults(
-                f"{path} record {record['seq']}", record, account, journals.get(_child(path, record))
-            )
+            where, child = f"{path} record {record['seq']}", _child(path, record)
+            yield from _end_faults(where, record, account, journals.get(child))
+            below = [each for place, each in journals.items() if f"{place}/".startswith(f"{child}/")]
+            yield from _account_faults(where, record, below)
+            yield from _late_faults(where, record, below)
         for call in account.calls.values():
             if call.name in SPAWNING and not (account.is_cut and call.finished is None):
                 yield from _call_faults(path, call, account, accounts)
@@ -70,15 +76,9 @@ def _end_faults(where: str, record: Record, account: Account, journal: Journal |
         yield f"{where}: ended with {code!r}, expected one of {sorted(CODES)}"
     if record["outcome"] != ("failed" if code else "succeeded"):
         yield f"{where}: has {record['outcome']}, its code is {code!r}"
-    if code == "cancelled" and account.turns[record["turn"]].end != "cancelled":
+    if code == "cancelled" and not account.is_cut and account.turns[record["turn"]].end != "cancelled":
         yield f"{where}: was cancelled, its turn has {account.turns[record['turn']].end}"
-    replies = [each for each in records if each["kind"] == "model_replied"]
-    usage: dict[str, int] = defaultdict(int)
-    for each in replies:
-        for name, tokens in each["usage"].items():
-            usage[name] += tokens
-    if record.get("usage", {}) != usage:
-        yield f"{where}: used {record.get('usage')}, by its journal {dict(usage)}"
+    replies = _replies(records)
     if record.get("rounds", 0) != len(replies):
         yield f"{where}: had {record.get('rounds', 0)} replies, by its journal {len(replies)}"
     if code != "lost" and record.get("child_seq", 0) != len(records):
@@ -86,6 +86,31 @@ def _end_faults(where: str, record: Record, account: Account, journal: Journal |
     agents = [each["agent"] for each in records if each["kind"] == "conversation_created"]
     if agents != [record["name"]] * bool(records):
         yield f"{where}: is {record['name']}, its journal was made for {agents}"
+    if bool(record.get("bundle")) != (not code and record["name"] == RESEARCHER):
+        yield f"{where}: left the bundle {record.get('bundle')!r}"
+
+
+def _replies(records: Iterable[Record]) -> list[Record]:
+    return [each for each in records if each["kind"] == "model_replied"]
+
+
+def _account_faults(where: str, record: Record, below: Iterable[Journal]) -> Iterator[str]:
+    """What it used is what all model calls used that were made for it, each counted once."""
+    usage: dict[str, int] = defaultdict(int)
+    for journal in below:
+        for each in _replies(journal.records):
+            for name, tokens in each["usage"].items():
+                usage[name] += tokens
+    if record.get("usage", {}) != usage:
+        yield f"{where}: used {record.get('usage')}, by its journal {dict(usage)}"
+
+
+def _late_faults(where: str, record: Record, below: Iterable[Journal]) -> Iterator[str]:
+    """Whoever works for it does not outlive it."""
+    for journal in below:
+        late = [each["seq"] for each in journal.records if each["at_us"] > record["at_us"]]
+        if late:
+            yield f"{where}: has ended, and {journal.path} went on with records {late}"
 
 
 def _call_faults(path: str, call: Call, account: Account, accounts: dict[str, Account]) -> Iterator[str]:
@@ -103,14 +128,58 @@ def _call_faults(path: str, call: Call, account: Account, accounts: dict[str, Ac
             yield f"{where}: succeeded by {[(record['child'], record.get('code', '')) for record in ended]}"
             return
         child = accounts.get(_child(path, answered[0]), Account())
-        said = next((turn.answer for turn in child.turns.values() if turn.end == "finished"), "")
-        wish = _WISH.search(call.input["task"])
-        if wish is None or said != f"Answered {wish[1]}." or json.loads(call.result) != {"answer": said}:
-            yield f"{where}: asked {call.input['task']!r}, its sub-agent said {said!r}, the model reads {call.result}"
+        if (told := _told(call, answered[0], child)) is None or json.loads(call.result) != told:
+            said = [turn.answer for turn in child.turns.values()]
+            yield f"{where}: asked {call.input['task']!r}, its sub-agent said {said}, the model reads {call.result}"
     elif ended and call.outcome == "never_started":
         yield f"{where}: never started by the journal, but had {len(ended)} sub-agents"
     elif answered and account.turns[call.turn].end != "cancelled":
         yield f"{where}: is {call.outcome}, though {answered[0]['child']} answered"
+
+
+def _told(call: Call, record: Record, child: Account) -> Record | None:
+    """The result of a call by what its sub-agent did; None where that is not what it was to do."""
+    said = next((turn.answer for turn in child.turns.values() if turn.end == "finished"), "")
+    wish = _WISH.search(call.input["task"])
+    if wish is None:
+        return None
+    answer = f"Answered {wish[1]}."
+    if record["name"] != RESEARCHER:
+        return {"answer": said} if said == answer else None
+    runs = [each.result.rpartition(" ")[2] for each in child.calls.values() if each.outcome == "succeeded"]
+    sources = [{"id": "trail", "title": "A trail", "locator": "here", "excerpt": run} for run in runs]
+    if json.loads(said or "null") != {"source_ids": ["trail"], "planner_reflection": answer}:
+        return None
+    return {"research_bundle_id": record.get("bundle"), "sources": sources, "planner_reflection": answer}
+
+
+def bundle_faults(journals: dict[str, Journal], accounts: dict[str, Account], *, blobs: Path) -> Iterator[str]:
+    """Bundles that are not those of the sub-agents that answered, or that more than one call was given.
+
+    Args: blobs: the folder of what is stored whole.
+    """
+    delivered: dict[str, list[str]] = defaultdict(list)
+    for path, account in accounts.items():
+        left = [record for record in account.children_ended if record.get("bundle")]
+        named = sorted(record["bundle"] for record in left)
+        if sorted(journals[path].bundles) != named:
+            yield f"{path}: the bundles {sorted(journals[path].bundles)} can be had of it, its sub-agents left {named}"
+        for record in left:
+            where = f"{path} call {record['call_id']}: its bundle {record['bundle']}"
+            delivered[record["bundle"]].append(where)
+            kept = next((file.read_bytes() for file in blobs.glob(f"*/{record['bundle']}")), b"")
+            call = account.calls[record["call_id"]]
+            if hashlib.sha256(kept).hexdigest() != record["bundle"]:
+                yield f"{where} is not stored"
+            elif call.outcome == "succeeded" and _excerpts(kept) != _excerpts(call.result):
+                yield f"{where} holds {_excerpts(kept)}, the model reads {_excerpts(call.result)}"
+    for bundle, places in delivered.items():
+        if len(places) > 1:
+            yield f"bundle {bundle} was delivered {len(places)} times: {places}"
+
+
+def _excerpts(result: bytes | str) -> list[str]:
+    return [source["excerpt"] for source in json.loads(result)["sources"]]
 
 
 def asked_by(journal: Journal, account: Account, started: dict[str, list[Line]]) -> dict[str, list[Line]]:
@@ -131,23 +200,30 @@ def asking_faults(journals: dict[str, Journal], accounts: dict[str, Account], lo
     """Requests of sub-agents that are in no journal, or that were made more often than there were sub-agents."""
     asked: dict[str, list[str]] = defaultdict(list)
     for line in log:
-        if line["what"] == "started" and line.get("purpose") == "child":
+        if line["what"] == "started" and line.get("purpose") in {"child", "grandchild"}:
             asked[line["link"]].append(line["run"])
     known = set[str]()
     lost = 0
+    # Also under another sub-agent, where the one that had it work was lost as well.
+    told = Counter(_task_of(account, record) for account in accounts.values() for record in account.children_begun)
     for path, account in accounts.items():
         lost += sum(record.get("code") == "lost" for record in account.children_ended)
         if not journals[path].is_child:
             continue
         parent, name = journals[path].parent
         begun = accounts[parent].children_begun if parent in accounts else []
-        calls = [record["call_id"] for record in begun]
-        (call_id,) = [record["call_id"] for record in begun if record["child"] == name][:1] or ("",)
+        times = next((told[_task_of(accounts[parent], each)] for each in begun if each["child"] == name), 0)
         for link in (request["link"] for turn in account.turns.values() for request in turn.requests):
             known.add(link)
-            if len(asked[link]) > calls.count(call_id):
-                yield f"{path}: {calls.count(call_id)} sub-agents asked {asked[link]}"
+            if len(asked[link]) > times:
+                yield f"{path}: {times} sub-agents asked {asked[link]}"
     # A request goes out beside the commit that announces it, and that commit may be lost with its process.
     unknown = [run for link, runs in asked.items() if link not in known for run in runs]
     if len(unknown) > lost:
         yield f"requests {unknown} are in no journal, {lost} sub-agents were lost"
+
+
+def _task_of(account: Account, record: Record) -> str:
+    """What the sub-agent of a record was told to do, which names the message that it is done for."""
+    call = account.calls.get(record["call_id"])
+    return str(call.input["task"]) if call is not None else ""

@@ -18,10 +18,10 @@ from tests.support.fold_checker import canonical, fold_before, view_faults
 from tests.support.journal_checker import Account, Call, Journal
 from tests.support.request_rules import violations
 
-WITHOUT_A_BOOK = frozenset({"load_skill", "read_earlier", "scout"})
+WITHOUT_A_BOOK = frozenset({"load_skill", "read_earlier", "scout", "tracker"})
 """Reads of the engine's own; what a sub-agent does is in its journal, see ``child_checker``."""
-READS = frozenset({"look_up", "dig_out"}) | WITHOUT_A_BOOK
-OF_JOURNALS = frozenset({"model", "child"})
+READS = frozenset({"look_up", "dig_out", "track"}) | WITHOUT_A_BOOK
+OF_JOURNALS = frozenset({"model", "child", "grandchild"})
 """Purposes of requests that a journal announces."""
 ASKED_OR_KEYED = frozenset({"pay_keyed", "pay_probed"})
 """Writes whose interrupted calls have a way to be settled: they are never left unknown by a crash."""

@@ -9,7 +9,7 @@ import signal
 from collections import Counter
 from typing import Any, Final, NoReturn, Protocol, get_args
 
-from tests.support.side_model import CHILD, LIVE, SUMMARY, TURN
+from tests.support.side_model import CHILD, GRANDCHILD, LIVE, SUMMARY, TURN
 from torpor.records.frames import AnyServerFrame
 from torpor.records.journal import AttemptStarted, JournalRecord, StepKind
 from torpor.store.job_contract import JobStore
@@ -31,11 +31,19 @@ RECORD_NAMES: Final = tuple(
     for name in ([f"attempt_started.{step}" for step in StepKind] if kind is AttemptStarted else [_tag_of(kind)])
 )
 """Kinds of records; an attempt goes by its step, since each of them begins again in a way of its own."""
+GRANDCHILD_NAMES: Final = tuple(
+    f"{GRANDCHILD}/{name}"
+    for name in (
+        *("conversation_created", "message_received", "flags_pinned", "preamble_changed", "turn_prepared"),
+        *("model_requested", "model_replied", "tool_started", "tool_finished", "turn_finished", "turn_cancelled"),
+    )
+)
+"""Those in the journal of a sub-agent that works for a sub-agent."""
 FRAME_TAGS: Final = tuple(_tag_of(frame) for frame in get_args(AnyServerFrame))
 JOB_WRITES: Final = tuple(
     sorted(name for name in vars(JobStore) if name.endswith("_job") and not name.startswith("find"))
 )
-PURPOSES: Final = (TURN, CHILD, SUMMARY, LIVE)
+PURPOSES: Final = (TURN, CHILD, GRANDCHILD, SUMMARY, LIVE)
 """What a model is asked for."""
 
 
@@ -46,13 +54,15 @@ def fault_points(tools: tuple[str, ...]) -> tuple[str, ...]:
     moment. ``append.handed``: it may or may not be durable. ``append.after``: it is, and nobody has been told.
     """
     return (
-        *(f"append.lost:{name}" for name in RECORD_NAMES),
+        *(f"append.lost:{name}" for name in (*RECORD_NAMES, *GRANDCHILD_NAMES)),
         "append.handed",
-        *(f"append.after:{name}" for name in RECORD_NAMES),
+        *(f"append.after:{name}" for name in (*RECORD_NAMES, *GRANDCHILD_NAMES)),
         "snapshot.before",
         "snapshot.after",
         "blob.before",
         "blob.after",
+        "bundle.before",
+        "bundle.after",
         *(f"tool.start:{name}" for name in tools),
         *(f"tool.end:{name}" for name in tools),
         "probe.start",

@@ -8,11 +8,11 @@ import anyio
 import msgspec
 
 from tests.support.fault_points import JOB_WRITES, Trap, name_of
-from tests.support.side_model import purpose_of
+from tests.support.side_model import GRANDCHILD, purpose_of
 from torpor.bus.contract import Bus
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.records.events import Delta
-from torpor.records.ids import ConversationKey
+from torpor.records.ids import CHILD_MARK, ConversationKey
 from torpor.records.journal import JournalRecord
 from torpor.store.contract import Blobs, Snapshot, Store, Ticket
 from torpor.store.job_contract import JobStore
@@ -20,6 +20,9 @@ from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult
 
 STALL_S: Final = 0.03
 """How long the rest of a process goes on while its disk stalls."""
+_GRANDCHILD_DEPTH: Final = 2
+_RESEARCH: Final = b'"type":"research"'
+"""In every bundle of this home, and in no result of its tools."""
 
 
 class _Around:
@@ -36,6 +39,8 @@ class _Around:
 class _Store(_Around):
     def append(self, key: ConversationKey, *, records: tuple[JournalRecord, ...], **rest: Any) -> Ticket:
         names = sorted({name_of(record) for record in records})
+        if key.conversation.count(CHILD_MARK) == _GRANDCHILD_DEPTH:
+            names += [f"{GRANDCHILD}/{name}" for name in names]
         passed = [self._trap.is_here(f"append.lost:{name}") for name in names]
         if any(passed):
             asyncio.get_running_loop().call_later(STALL_S, self._trap.hold)
@@ -74,9 +79,10 @@ class _Ticket:
 
 class _Blobs(_Around):
     async def put(self, key: ConversationKey, data: bytes) -> str:
-        self._trap.reach("blob.before")
+        what = "bundle" if _RESEARCH in data else "blob"
+        self._trap.reach(f"{what}.before")
         handle: str = await self._port.put(key, data)
-        self._trap.reach("blob.after")
+        self._trap.reach(f"{what}.after")
         return handle
 
 

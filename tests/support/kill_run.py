@@ -18,13 +18,9 @@ from typing import Any
 
 import anyio
 
-from tests.support.aside_checker import context_faults, flag_faults, live_faults, skill_faults
-from tests.support.child_checker import accounts_of, asking_faults, child_faults
-from tests.support.client_checker import client_faults
-from tests.support.effects_checker import deeds_of, effect_faults, lines_of, model_faults
-from tests.support.fold_checker import fold_faults
 from tests.support.gate import Gate, open_gate
-from tests.support.journal_checker import Account, Turn, account_of, answer_faults, journal_faults, read_journals
+from tests.support.journal_checker import Account, Turn, account_of, read_journals
+from tests.support.kill_judges import judged
 from tests.support.server_process import Fault, ServerProcess, server_process
 from tests.support.side_model import MUDDLED
 from tests.support.visitor import Visitor
@@ -112,28 +108,10 @@ class KillRun:
 
     def faults(self) -> list[str]:
         """What the judges find."""
-        journals = read_journals(self._database)
-        accounts = accounts_of(journals)
-        own = [path for path, journal in journals.items() if not journal.is_child]
-        book, model = lines_of(self.home / "book.jsonl"), lines_of(self.home / "model.jsonl")
-        client = lines_of(self.folder / "client.jsonl")
-        found = [fault for path in journals for fault in journal_faults(journals[path], accounts[path])]
-        found += (fault for path in own for fault in answer_faults(path, accounts[path]))
-        found += effect_faults(accounts, deeds_of(book))
-        found += model_faults(journals, accounts, model)
-        found += asking_faults(journals, accounts, model)
-        found += child_faults(journals, accounts)
-        found += client_faults(journals, {path: accounts[path] for path in own}, client)
-        skill = (self.home / "skills" / "counting-money" / "SKILL.md").read_bytes()
-        for path, journal in journals.items():
-            found += fold_faults(path, accounts[path])
-            found += live_faults(journal, model)
-            found += flag_faults(journal)
-            found += context_faults(journal, client)
-            found += skill_faults(path, accounts[path], file=skill)
+        found, own = judged(self.folder)
         found += self._unverified
-        if len(own) != self._conversations:
-            found.append(f"{len(own)} conversations are left, expected {self._conversations}")
+        if own != self._conversations:
+            found.append(f"{own} conversations are left, expected {self._conversations}")
         return found
 
     async def _serves_to_the_end(self, server: ServerProcess, gate: Gate, tasks: anyio.abc.TaskGroup) -> bool:

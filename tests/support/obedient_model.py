@@ -9,10 +9,12 @@ A message says what it wants in brackets at its end: its own id, and what to do 
     [m7: refuse]                    begin to speak, then refuse
     [m7: echo]                      answer with the message itself
     [m7: scout]                     have a sub-agent work, which looks something up; then answer
-    [m7: scout_long]                likewise, and it waits until somebody releases mc7
+    [m7: scout_deep]                likewise, and it has one of its own work, which tracks something down
+    [m7: scout_long]                likewise, and that one waits until somebody releases mcc7
 
 An answer names every message it answers, so that others can count. The task of a sub-agent is a message with a wish of
-its own, [mc7: look_up]; nobody who counts messages takes it for one.
+its own, [mc7: look_up], and [mcc7: track] that of one below it; nobody who counts messages takes them for one. Whoever
+tracks owes research, and answers with what it found.
 """
 
 import json
@@ -33,15 +35,27 @@ WISH: Final = re.compile(r"\[(m[\w-]*)(?:: ([\w, ]+))?\]")
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "look_up": {"what": "the price"},
     "dig_out": {},
+    "track": {},
     "pay_keyed": {"amount": 3},
     "pay_probed": {"amount": 4},
     "pay_blindly": {"amount": 5},
     "load_skill": {"name": "counting-money"},
     "read_earlier": {"first_turn": 1},
 }
-TASKS: Final = {"scout": "look_up, dig_out", "scout_long": "look_up, hold"}
-"""What a sub-agent is to do, by the wish that has it work."""
-SCOUT: Final = "scout"
+TASKS: Final = {
+    "scout": ("scout", "look_up, dig_out"),
+    "scout_deep": ("scout", "look_up, track_down"),
+    "scout_long": ("scout", "look_up, track_long"),
+    "track_down": ("tracker", "track"),
+    "track_long": ("tracker", "track, hold"),
+}
+"""Which sub-agent is to do what, by the wish that has it work."""
+FOUND: Final = "trail"
+"""Id of what there is to be tracked down."""
+
+
+AWAITED: Final = "-awaited"
+"""Behind the id of a message, among what is released: that somebody waits for its release."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -81,6 +95,7 @@ class ObedientModel:
         sink.text("Answered ")
         await self._pause()
         if "hold" in last.doings:
+            (self._released / f"{last.id}{AWAITED}").touch()
             while not (self._released / last.id).exists() and not (self._released / "everything").exists():  # noqa: ASYNC110 - another process
                 await anyio.sleep(0.005)
         if "fail" in last.doings:
@@ -92,7 +107,10 @@ class ObedientModel:
         await self._pause()
         sink.text(".")
         rest = f" {_last_text(open_part)}" if "echo" in last.doings else ""
-        return (text_block(f"Answered {names}.{rest}"),), "end_turn"
+        said = f"Answered {names}.{rest}"
+        if "track" in last.doings:
+            said = json.dumps({"source_ids": [FOUND], "planner_reflection": said})
+        return (text_block(said),), "end_turn"
 
 
 def _unanswered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -141,5 +159,6 @@ def _working_on(wish: Wish) -> str:
 def _call(wish: Wish, name: str) -> Block:
     arguments = ARGUMENTS.get(name, {"amount": 6, "mark": wish.id})
     if name in TASKS:
-        name, arguments = SCOUT, {"task": f"Do as it says [{task_of(wish.id)}: {TASKS[name]}]"}
+        name, doings = TASKS[name]
+        arguments = {"task": f"Do as it says [{task_of(wish.id)}: {doings}]"}
     return canonical({"type": "tool_use", "id": "given_by_the_engine", "name": name, "input": arguments})

@@ -23,7 +23,13 @@ TURN: Final = "model"
 SUMMARY: Final = "summary"
 LIVE: Final = "live"
 CHILD: Final = "child"
-PURPOSES: Final = {"Summarise.": SUMMARY, "Tell how things stand.": LIVE, "You are a scout.": CHILD}
+GRANDCHILD: Final = "grandchild"
+PURPOSES: Final = {
+    "Summarise.": SUMMARY,
+    "Tell how things stand.": LIVE,
+    "You are a scout.": CHILD,
+    "You are a tracker.": GRANDCHILD,
+}
 """By the first line of the prompt, as the files of the home have it."""
 MUDDLED: Final = "muddled"
 """The folder; a mark is named ``<purpose>-<conversation>``."""
@@ -54,7 +60,7 @@ class SideModel:
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         purpose = purpose_of(request)
-        if purpose in {TURN, CHILD}:
+        if purpose in {TURN, CHILD, GRANDCHILD}:
             return await self._model.reply(request, sink)
         question = json.loads(request.view.messages())[0]["content"][0]["text"]
         await anyio.lowlevel.checkpoint()

@@ -20,7 +20,6 @@ from torpor.client.torpor_client import TorporClient
 from torpor.records.events import (
     AnyEvent,
     ReplyFinishedEvent,
-    SubagentStartedEvent,
     ToolLateEvent,
     ToolStartedEvent,
     TurnCancelledEvent,
@@ -54,8 +53,6 @@ class Follower:
         """Number of the last event."""
         self._tools_started = set[tuple[int | None, str]]()
         self._tools_late = set[tuple[int | None, str]]()
-        self._delegated = set[int | None]()
-        """Turns in which a sub-agent was started."""
         self.count = Counter[type[AnyEvent]]()
         """Events so far, by kind."""
 
@@ -94,10 +91,6 @@ class Follower:
         """Whether the turn that took the message has started the tool."""
         return (self._turn_of.get(message), tool) in self._tools_started
 
-    def has_delegated(self, message: str) -> bool:
-        """Whether the turn that took the message has a sub-agent work."""
-        return self._turn_of.get(message) in self._delegated
-
     def has_ended_late(self, message: str, tool: str) -> bool:
         """Whether the end of the tool came after that of the turn that took the message."""
         return (self._turn_of.get(message), tool) in self._tools_late
@@ -114,8 +107,6 @@ class Follower:
                     self._turn_of.setdefault(message, event.turn)
             case ToolStartedEvent():
                 self._tools_started.add((event.turn, event.name))
-            case SubagentStartedEvent():
-                self._delegated.add(event.turn)
             case ToolLateEvent():
                 self._tools_late.add((event.of_turn, event.name))
             case TurnFinishedEvent() | TurnCancelledEvent() | TurnFailedEvent() | TurnRefusedEvent():

@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.support.obedient_model import AWAITED, task_of
 from tests.support.side_model import LIVE, MUDDLED, SUMMARY
 from tests.support.speaker import CANCELLED, FINISHED, WORDS, Follower, Log, Speaker, path_of
 from torpor.client.failures import RequestRefused
@@ -46,6 +47,7 @@ class Visitor(Speaker):
             client, conversation, home=home, log=log, number=number, agent="keeper", words=f"{WORDS} {_PATIENCE}"
         )
         self._path = path_of(conversation)
+        self._home = home
         self._muddled = home / MUDDLED
         self._lives = lives
         self._onlooker = Follower(onlooker, conversation, name="onlooker", log=log)
@@ -91,13 +93,15 @@ class Visitor(Speaker):
             await self.answered(await self.say(tools))
 
     async def _delegating(self) -> None:
-        for tools in ("scout", "scout, pay_keyed"):
+        for tools in ("scout", "scout_deep, pay_keyed"):
             await self.answered(await self.say(tools))
 
     async def _calling_back(self) -> None:
-        """A sub-agent that is at work ends with its turn."""
+        """A sub-agent that is at work ends with its turn, and so does the one that works for it."""
         first = await self.begun("scout_long, look_up", ends=(FINISHED, CANCELLED))
-        await self.heard.until(lambda: self.heard.has_delegated(first) or self.heard.is_over(first))
+        awaited = self._home / "released" / f"{task_of(task_of(first))}{AWAITED}"
+        while not awaited.exists() and not self.heard.is_over(first):  # noqa: ASYNC110 - another process
+            await anyio.sleep(0.01)
         await self.cancel(first)
         await self.answered(await self.say())
 

@@ -259,17 +259,20 @@ def test_a_journal_is_read_as_other_programs_read_it(tmp_path: Path) -> None:
         CREATE TABLE receipts (number, message_id, receipt);
         CREATE TABLE snapshots (number, seq);
         CREATE TABLE jobs (number, id);
+        CREATE TABLE handles (number, handle, is_bundle);
         INSERT INTO conversations VALUES (1, 'default', 'ann', 'c1', 2, 1, NULL, '');
         INSERT INTO journal VALUES (1, 1, 1, 2, 1, '[{"seq":1},{"seq":2}]');
         INSERT INTO receipts VALUES (1, 'm1', '{"event":1}');
         INSERT INTO snapshots VALUES (1, 2);
         INSERT INTO jobs VALUES (1, 'live');
+        INSERT INTO handles VALUES (1, 'whole', 0), (1, 'bundle', 1);
         """
     )
     database.commit()
     database.close()
     (journal,) = read_journals(tmp_path / "torpor.db").values()
     assert (journal.path, journal.head, journal.batches) == (PATH, (2, 1), [(1, 2, 1, 2)])
+    assert journal.bundles == ["bundle"]
     assert (journal.records, journal.receipts) == ([{"seq": 1}, {"seq": 2}], {"m1": 1})
     assert (journal.due_us, journal.quarantine, journal.snapshot_seq) == (None, "", 2)
     assert journal.jobs == ["live"]

@@ -13,7 +13,7 @@ from typing import Annotated
 import anyio
 import msgspec
 
-from torpor import NeverHappened, ToolContext, tool
+from torpor import Finding, NeverHappened, ToolContext, tool
 
 HOME = Path(__file__).parent.parent
 BOOK = HOME / "book.jsonl"
@@ -68,6 +68,16 @@ def dig_out(context: ToolContext) -> str:
     run = _begin("dig_out", context)
     _write("ended", "dig_out", context, run)
     return f"run={run}\n" + "".join(f"row {number} of {run}\n" for number in range(1500))
+
+
+@tool(effect="read")
+async def track(context: ToolContext) -> str:
+    """Track down what a sub-agent may answer with."""
+    run = _begin("track", context)
+    assert context.collector is not None, "only sub-agents track"
+    await context.collector.found(Finding(id="trail", title="A trail", locator="here", excerpt=f"run={run}"))
+    _write("ended", "track", context, run)
+    return f"found trail run={run}"
 
 
 @tool(accepts_key=True)
