@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from torpor import errors, provider_errors
+from torpor import attachment_errors, errors, provider_errors
 from torpor.actor.lifecycle import ActorState, Signal
 from torpor.errors import Retry, TorporError
 
@@ -54,6 +54,19 @@ SAMPLES = [
     provider_errors.KeyRefused("invalid key"),
     provider_errors.BillingRefused("no credit"),
     provider_errors.ModelUnknown("no model 'm'"),
+    attachment_errors.AttachmentRefused("file 'a' is nothing"),
+    attachment_errors.AttachmentEmpty("file 'a' has no bytes"),
+    attachment_errors.AttachmentTooLarge("file 'a' has 40 bytes, expected at most 30"),
+    attachment_errors.AttachmentUnsupported("file 'a' is a video, expected a picture"),
+    attachment_errors.AttachmentEncrypted("document 'a' is encrypted, expected one without a password"),
+    attachment_errors.AttachmentUnreadable("picture 'a' is damaged, expected a whole one"),
+    attachment_errors.AttachmentTooManyPages("document 'a' has 200 pages, expected at most 100"),
+    attachment_errors.TooManyAttachments(33, what="attachments", most=32),
+    attachment_errors.UnknownAttachment(),
+    attachment_errors.UnknownUpload("u_1"),
+    attachment_errors.UploadOutOfStep("u_1", offset=7, received_bytes=3),
+    attachment_errors.UploadDiffers("u_1", what="has another digest than was announced"),
+    attachment_errors.TooManyUploads(16, what="uploads", most=16, retry_after_s=1.0),
     errors.JobFailed("no answer", retry_after_s=60.0),
     errors.JobImpossible("its conversation has no such turn"),
     errors.Fenced("k", fence=1, newer=2),
@@ -79,7 +92,7 @@ ROOTS = {
 }
 KINDS = {
     kind
-    for module in (errors, provider_errors)
+    for module in (errors, provider_errors, attachment_errors)
     for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, TorporError)
 }
@@ -116,7 +129,7 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
     assert (
         safe
         == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull", "KeysUnavailable"}
-        | {"TooManyUpdates", "TooManyChanges", "TooManyConnections", "TooManyFrames"}
+        | {"TooManyUpdates", "TooManyChanges", "TooManyConnections", "TooManyFrames", "TooManyUploads", "UploadOutOfStep"}
         | passing
     )
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}

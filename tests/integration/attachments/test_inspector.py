@@ -1,0 +1,78 @@
+"""The process that looks into files: what it finds, and what becomes of one that hangs, dies or eats memory."""
+
+import io
+import struct
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+from PIL import Image
+
+from tests.support import files_people_send as files
+from torpor.attachment_errors import AttachmentEncrypted, AttachmentRefused, AttachmentUnreadable
+from torpor.attachments.inspector import Inspector
+from torpor.attachments.options import AttachmentOptions
+
+OPTIONS = AttachmentOptions()
+DEADLINE_S = 60
+
+
+@pytest.fixture
+async def inspector() -> AsyncIterator[Inspector]:
+    async with Inspector(OPTIONS).running() as running:
+        yield running
+
+
+async def look(inspector: Inspector, data: bytes, *, folder: Path) -> bytes:
+    """What is sent of it."""
+    path, made = folder / "file", folder / "made"
+    path.write_bytes(data)
+    with anyio.fail_after(DEADLINE_S):
+        answer = await inspector.look(path, made=made, name="file")
+    return made.read_bytes() if answer.is_made else data
+
+
+async def test_it_tells_what_files_are_one_after_the_other(inspector: Inspector, tmp_path: Path) -> None:
+    assert await look(inspector, b"text", folder=tmp_path) == b"text"
+    with pytest.raises(AttachmentEncrypted, match="'file'"):
+        await look(inspector, files.pdf(password="secret"), folder=tmp_path)
+    made = await look(inspector, files.picture(3_000, 10), folder=tmp_path)
+    assert Image.open(io.BytesIO(made)).size == (OPTIONS.picture_side_max_px, 5)
+
+
+def bomb() -> bytes:
+    """Few bytes that are a picture of many."""
+    width, height = 8_000, 8_000
+    told = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    packed = b"IDAT" + zlib.compress(bytes((3 * width + 1) * height), 1)
+    chunks = (told, packed, b"IEND")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks
+    )
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_one_that_hurts_the_process_hurts_no_other(tmp_path: Path) -> None:
+    options = msgspec.structs.replace(OPTIONS, picture_pixels_max=10**9, inspect_memory_bytes=350_000_000)
+    async with Inspector(options).running() as inspector:
+        with pytest.raises(AttachmentRefused):
+            await look(inspector, bomb(), folder=tmp_path)
+        assert await look(inspector, b"text", folder=tmp_path) == b"text"
+
+
+async def test_one_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    options = msgspec.structs.replace(OPTIONS, inspect_deadline_s=0.01)
+    async with Inspector(options).running() as inspector:
+        with pytest.raises(AttachmentUnreadable, match=r"longer than 0\.01 s"):
+            await look(inspector, b"text", folder=tmp_path)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_process_that_ended_for_want_of_files_is_started_again(tmp_path: Path) -> None:
+    options = msgspec.structs.replace(OPTIONS, inspect_idle_s=0.001)
+    async with Inspector(options).running() as inspector:
+        for _ in range(2):
+            assert await look(inspector, b"text", folder=tmp_path) == b"text"
