@@ -16,7 +16,7 @@ from torpor.conversation.fold import fold
 from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
-from torpor.errors import InvariantBroken, StoreError, StoreUnavailable, WrongSequence
+from torpor.errors import Fenced, InvariantBroken, StoreError, StoreUnavailable, WrongSequence
 from torpor.records.commands import Receipt
 from torpor.records.ids import JOB_ID, ConversationKey, MessageId
 from torpor.records.journal import (
@@ -121,6 +121,15 @@ class Journal:
     @property
     def lease(self) -> Lease:
         return self._lease
+
+    @property
+    def fenced(self) -> Fenced | None:
+        """Why nothing of it can be written any more, once somebody else holds the conversation."""
+        return self._broken if isinstance(self._broken, Fenced) else None
+
+    def leave_to(self, fenced: Fenced) -> None:
+        """Hand nothing over any more: another journal under the same lease has learnt that it is lost."""
+        self._broken = self._broken or fenced
 
     def replace_view(self, state: ConversationState) -> None:
         """Take an equal state that is held more cheaply."""

@@ -107,6 +107,8 @@ class Spawning:
         try:
             await self._journal.flush()  # one that kills its process is on record, and what it cost is accounted for
             accepted = await child.work(task)
+            if (fenced := child.journal.fenced) is not None:
+                raise fenced  # it could not write down what it answered
             bundle = await self._subagents.blobs.put(self._key.root, accepted.kept) if accepted.kept else ""
             code = child.code
             return accepted.told.decode()
@@ -116,6 +118,8 @@ class Spawning:
         finally:
             del self._running[child.name]
             child.close()
+            if (fenced := child.journal.fenced) is not None:
+                self._journal.leave_to(fenced)  # a failed call would be answered with one more request of the model
             seq, link = child.journal.head
             record = SubagentFinished(
                 turn=turn,
