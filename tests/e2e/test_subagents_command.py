@@ -23,6 +23,8 @@ def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
         request = json.loads(office.output("inspect", "developer/c1", "--child", child, "--request"))
         filing = ("--data", server.ready["data"])
         filed = office.facts("inspect", "c1", "--child", child, *filing)
+        budget = office.facts("inspect", "c1", "--child", child, "--budget")
+        used_up = office.output("inspect", "c1", "--child", child, "--budget").splitlines()[-1]
         short = [office.facts("inspect", "c1", "--child", child[:4], *where) for where in ((), filing)]
         missing = office.complaint("inspect", "c1", "--child", "nobody")
         missing_in_file = office.complaint("inspect", "c1", "--child", "nobody", "--data", server.ready["data"])
@@ -36,6 +38,9 @@ def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
     used = sum(each["facts"]["usage"]["output_tokens"] for each in work if each["kind"] == "model_replied")
     assert used > 0
     assert (last["subagents_usage"]["output_tokens"], ended["facts"]["usage"]["output_tokens"]) == (used, used)
+    (work_used,) = (each["work"] for each in budget)
+    assert work_used["tokens"] == sum(ended["facts"]["usage"].values())
+    assert used_up.startswith(f"of its own budget: 3 of {work_used['steps_max']} steps, ")
 
     calls = [each["facts"]["name"] for each in work if each["kind"] == "tool_started"]
     assert calls == ["search_evidence", "search_evidence", "select_sources"]

@@ -14,7 +14,7 @@ from torpor.cli.terminal import harmless, on_one_line
 from torpor.clock import SystemClock
 from torpor.conversation.state import BadHistory
 from torpor.errors import JournalCorrupt
-from torpor.operations.budgets import bars, budget_of
+from torpor.operations.budgets import bars, budget_of, work_in_words
 from torpor.operations.timeline import Timeline, duration, estimates_in_words, in_words
 from torpor.records.blocks import UNREADABLE
 from torpor.records.journal import JournalRecord
@@ -137,3 +137,5 @@ def _show_budget(journal: Iterable[JournalRecord], which: Which, *, as_json: boo
         print_json(found)
     else:
         click.echo("\n".join(bars(found)))
+        if found.work is not None:
+            click.echo(work_in_words(found.work))

@@ -57,7 +57,10 @@ Description = tuple[str, Facts, str]
 
 
 def _created(record: ConversationCreated) -> Description:
-    return f"conversation created for agent {record.agent!r}", {"agent": record.agent}, record.title
+    facts: Facts = {"agent": record.agent}
+    if record.budget is not None:
+        facts["budget"] = msgspec.to_builtins(record.budget)
+    return f"conversation created for agent {record.agent!r}", facts, record.title
 
 
 def _renamed(record: ConversationRenamed) -> Description:

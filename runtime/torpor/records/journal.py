@@ -15,6 +15,7 @@ from torpor.records.context import WorkingContext
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.summary import Closing, Item, Summary
 from torpor.records.told import ToldAs
+from torpor.records.work_budget import WorkBudget
 
 
 class WhenBusy(StrEnum):
@@ -112,6 +113,8 @@ class ConversationCreated(Record, frozen=True, tag="conversation_created"):
 
     agent: str
     title: str = ""
+    budget: WorkBudget | None = None
+    """Of a sub-agent."""
 
 
 class ConversationRenamed(Record, frozen=True, tag="conversation_renamed"):

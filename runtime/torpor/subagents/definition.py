@@ -7,6 +7,7 @@ import msgspec
 
 from torpor.records.bounds import Amount, Count
 from torpor.records.told import ToldAs
+from torpor.records.work_budget import WorkBudget
 from torpor.subagents.research import RESEARCH
 from torpor.subagents.results import ResultType
 from torpor.turn.agents import Agent
@@ -46,6 +47,10 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     tokens_max: Amount = 100_000
     """Of all its requests and replies, those of its own sub-agents included; 0 for no limit."""
     seconds_max: Seconds = 120.0
+
+    @property
+    def budget(self) -> WorkBudget:
+        return WorkBudget(steps=self.steps_max, tokens=self.tokens_max, seconds=self.seconds_max)
 
     def model_table(self, usual: Mapping[str, Any]) -> dict[str, Any]:
         """What says which model it asks. Args: usual: the same of the agent whose model it asks if it names none."""

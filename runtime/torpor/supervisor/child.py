@@ -192,7 +192,8 @@ class Child:
         Cancellation: its journal says so, if that can be written within the bound; nothing of it goes on.
         Raises: ToolFailed: its turn failed. StoreError: its journal cannot be written.
         """
-        self.journal.add(ConversationCreated(agent=self._subagent.definition.name))
+        definition = self._subagent.definition
+        self.journal.add(ConversationCreated(agent=definition.name, budget=definition.budget))
         self._say(task)
         was_cancelled = False
         try:

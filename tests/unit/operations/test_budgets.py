@@ -1,7 +1,18 @@
 """Where the tokens of a request went."""
 
-from torpor.operations.budgets import BAR_CHARS, bars, budget_of
-from torpor.records.journal import ModelRequested, TurnFinished
+from torpor.operations.budgets import BAR_CHARS, WorkUsed, bars, budget_of, work_in_words
+from torpor.records.ids import CallId
+from torpor.records.journal import (
+    CompactionFailed,
+    ConversationCreated,
+    ModelReplied,
+    ModelRequested,
+    Outcome,
+    SubagentFinished,
+    TurnFinished,
+    Usage,
+)
+from torpor.records.work_budget import WorkBudget
 
 
 def requested(
@@ -92,3 +103,41 @@ def test_a_request_of_nothing_has_empty_bars() -> None:
     budget = budget_of([requested(1)])
     assert budget is not None
     assert not any("#" in line for line in bars(budget))
+
+
+def test_what_a_sub_agent_used_of_its_own_budget_is_all_that_counts_against_it() -> None:
+    below = SubagentFinished(
+        call_id=CallId("a"), name="deep", child="x", outcome=Outcome.SUCCEEDED, usage=Usage(output_tokens=4_000)
+    )
+    records = (
+        ConversationCreated(at_us=1_000_000, agent="scout", budget=WorkBudget(steps=12, tokens=100_000, seconds=60.0)),
+        requested(1, history=10),
+        ModelReplied(
+            turn=1,
+            call="1-1-1",
+            round=1,
+            blocks=(),
+            stop_reason="end_turn",
+            usage=Usage(input_tokens=100, output_tokens=5),
+        ),
+        CompactionFailed(turn=1, code="c", detail="d", usage=Usage(cache_read_input_tokens=20)),
+        below,
+        TurnFinished(at_us=3_500_000, turn=1),
+    )
+    budget = budget_of(records)
+    assert budget is not None
+    assert budget.work == WorkUsed(
+        steps=1, steps_max=12, tokens=4_125, tokens_max=100_000, seconds=2.5, seconds_max=60.0
+    )
+    assert work_in_words(budget.work) == "of its own budget: 1 of 12 steps, 4,125 of 100,000 tokens, 2.5 of 60.0 s"
+
+
+def test_where_tokens_have_no_limit_none_is_told_and_a_conversation_has_no_budget_of_its_own() -> None:
+    begun = ConversationCreated(agent="scout", budget=WorkBudget(steps=12, seconds=60.0))
+    budget = budget_of((begun, requested(1, history=10)))
+    assert budget is not None
+    assert budget.work is not None
+    assert work_in_words(budget.work) == "of its own budget: 0 of 12 steps, 0 tokens, 0.0 of 60.0 s"
+    of_a_conversation = budget_of((ConversationCreated(agent="clerk"), requested(1, history=10)))
+    assert of_a_conversation is not None
+    assert of_a_conversation.work is None

@@ -13,6 +13,7 @@ from torpor.records.journal import (
     CompactionFailed,
     ContextChanged,
     ContextReplaced,
+    ConversationCreated,
     Effect,
     FlagsPinned,
     FoldReason,
@@ -26,6 +27,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
+from torpor.records.work_budget import WorkBudget
 
 
 def of_kind(kind: type[JournalRecord]) -> JournalRecord:
@@ -46,6 +48,12 @@ def content_of(record: JournalRecord) -> str:
 
 def test_example_holds_every_kind_of_record() -> None:
     assert {type(record) for record in journal()} == set(typing.get_args(JournalRecord))
+
+
+def test_a_sub_agent_is_told_with_its_budget() -> None:
+    begun = ConversationCreated(agent="scout", budget=WorkBudget(steps=12, tokens=100_000, seconds=60.0))
+
+    assert facts_of(begun) == {"agent": "scout", "budget": {"steps": 12, "tokens": 100_000, "seconds": 60.0}}
 
 
 def test_every_record_is_told_in_one_line() -> None:
