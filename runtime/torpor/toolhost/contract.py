@@ -29,11 +29,18 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """It can be asked what became of an interrupted call."""
     gate: str = ""
     """Key of the flag that switches it; empty for ``tool.<name>``."""
+    server: str = ""
+    """The MCP server that has it; empty for one of the home or the engine."""
 
     @property
     def flag(self) -> str:
         """Key of the flag that switches it."""
         return self.gate or f"tool.{self.name}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Keys of all flags that must be on; the one of its server switches all that the server has."""
+        return (self.flag, f"tool.{self.name}") if self.server else (self.flag,)
 
 
 class SkillAccess(Protocol):
@@ -211,4 +218,28 @@ class Toolbox(Protocol):
 
         A tool that knows the call never took effect answers with ``Outcome.NEVER_STARTED``.
         """
+        ...
+
+
+class Lent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Tools from elsewhere, as they are now."""
+
+    toolbox: Toolbox
+    digest: str
+    """The same for the same tools."""
+
+
+class Elsewhere(Protocol):
+    """Where an agent has tools from that are other ones from time to time, and for each principal."""
+
+    def is_known(self, key: ConversationKey, principal: str) -> bool:
+        """Whether it is known what there is; asking has it found out."""
+        ...
+
+    async def known(self, key: ConversationKey, principal: str) -> None:
+        """Wait until it is known, within a bound."""
+        ...
+
+    def lent(self, key: ConversationKey, principal: str) -> Lent | None:
+        """What is known to be there; None for nothing. Their names are none of the agent's own tools."""
         ...

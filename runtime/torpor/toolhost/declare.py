@@ -108,6 +108,8 @@ class Tool(Generic[P, R]):
         self.runs = self._where_it_runs(runs)
         self.gate = ""
         """Key of the flag that switches it; empty for ``tool.<name>``."""
+        self.server = ""
+        """The MCP server that has it; empty for one of the home or the engine."""
         self.origin: Origin | None = None
         """Set by the loader for tools that run in a process, which loads the same file."""
         self.probe_routine: Routine | None = None

@@ -8,6 +8,7 @@ from torpor.records.journal import Effect, Outcome
 from torpor.toolhost.contract import ToolSpec
 from torpor.toolhost.declare import Runs
 from torpor.toolhost.failures import place_of, said_by, words_of
+from torpor.toolhost.mcp.session import ConnectionLost
 from torpor.toolhost.process import NotStarted
 from torpor.toolhost.processes import ToolCrashed, ToolRaised
 
@@ -22,6 +23,9 @@ def failure(spec: ToolSpec, cause: BaseException) -> tuple[Outcome, CleanText]:
         case NotStarted():
             _log.warning("tool.not_started", tool=spec.name)
             return Outcome.NEVER_STARTED, clean(said_by(cause))
+        case ConnectionLost():
+            _log.warning("tool.connection_lost", tool=spec.name, effect=spec.effect.value)
+            return _interrupted(spec, said_by(cause))
         case ToolCrashed():
             _log.error("tool.crashed", tool=spec.name, effect=spec.effect.value)
             return _interrupted(spec, said_by(cause))

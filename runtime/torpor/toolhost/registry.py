@@ -49,6 +49,12 @@ class ToolRegistry:
         tools = (*chosen, *more, *self._engine_tools)
         return LocalToolbox(tools, blobs=self._blobs, places=self._places, options=self._options, homes=self._tools)
 
+    def lent_toolbox(self, tools: Iterable[Tool[..., Any]]) -> LocalToolbox:
+        """Tools from elsewhere alone; each runs in a task of its own, since nobody knows what it heeds."""
+        tools = tuple(tools)
+        names = [tool.name for tool in tools]
+        return LocalToolbox(tools, blobs=self._blobs, places=self._places, options=self._options, homes=names)
+
     def missing(self, allowed: Collection[str]) -> tuple[str, ...]:
         """Names of an allow-list that no tool has, sorted: for the operator to hear of."""
         known = {*self._tools, *(tool.name for tool in self._engine_tools)}

@@ -172,4 +172,5 @@ def _spec(tool: Tool[..., Any], options: ToolOptions) -> ToolSpec:
         accepts_key=tool.accepts_key,
         has_probe=tool.probe_routine is not None,
         gate=tool.gate,
+        server=tool.server,
     )

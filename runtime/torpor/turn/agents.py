@@ -1,7 +1,7 @@
 """An agent: a persona with its model and its tools, built once from its definition and shared by all its
 conversations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -16,7 +16,8 @@ from torpor.model.contract import Model
 from torpor.model.windows import window_of
 from torpor.records.ids import ConversationKey
 from torpor.skillbook.catalogue import Catalogue
-from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.contract import Elsewhere, Lent, Toolbox, ToolSpec
+from torpor.toolhost.joined import JoinedToolbox
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.fold_history import Summariser
 from torpor.turn.fold_record import FoldTerms
@@ -36,6 +37,7 @@ class Agent:
         "_window",
         "budget_tokens",
         "definition",
+        "elsewhere",
         "gates",
         "live",
         "model",
@@ -55,13 +57,16 @@ class Agent:
         index_budget_tokens: int = INDEX_BUDGET_TOKENS,
         summariser: Summariser | None = None,
         live: LiveModel | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """
         Args:
             summariser: folds older turns; None to fold them without a model.
             live: makes live contexts; None for an agent without one.
+            elsewhere: where it has tools from beside ``toolbox``; None for nowhere.
         """
         self.live = live
+        self.elsewhere = elsewhere
         self.definition = definition
         self.summariser = summariser
         self.model = model
@@ -110,12 +115,28 @@ class Agent:
             self._window = msgspec.structs.replace(self._window, bytes_per_token=bytes_per_token)
         return self._window
 
-    def offer(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False) -> Offer:
+    def offer(
+        self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False, lent: Lent | None = None
+    ) -> Offer:
         """What it offers under these flags and skills.
 
-        Args: has_earlier: to a conversation with turns to read again.
+        Args: has_earlier: to a conversation with turns to read again.  lent: tools beside its own.
         """
-        return self.offers.offer(decided, catalogue, has_earlier=has_earlier)
+        return self.offers.offer(decided, catalogue, has_earlier=has_earlier, lent=lent)
+
+    def lent(self, key: ConversationKey, principal: str) -> Lent | None:
+        """Tools beside its own, as they are now; None for none."""
+        return self.elsewhere.lent(key, principal) if self.elsewhere is not None else None
+
+    def tools_with(self, lent: Lent | None) -> Toolbox:
+        """What may be called."""
+        return JoinedToolbox(self.toolbox, lent.toolbox) if lent is not None else self.toolbox
+
+    def gates_with(self, lent: Lent | None, decided: Decided) -> Mapping[str, str]:
+        """Keys of the flags that switch what may be called, by name; of several, the one that is off."""
+        if lent is None:
+            return self.gates
+        return {**{spec.name: _gate(spec, decided) for spec in lent.toolbox.specs()}, **self.gates}
 
     def has_earlier(self, state: ConversationState) -> bool:
         """Whether there is something that its conversation holds and cannot see: folded turns, or a result cut short,
@@ -142,6 +163,10 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"<Agent {self.name} {self.offers!r}>"
+
+
+def _gate(spec: ToolSpec, decided: Decided) -> str:
+    return next((flag for flag in spec.flags if not decided.is_on(flag)), spec.flag)
 
 
 class Agents:

@@ -466,6 +466,7 @@ class Interpreter:
         """Also the flags may have to be waited for; what was ended in the meantime does not begin."""
         with anyio.CancelScope() as self._scope:
             decided = await self._opening.decided(agent)
+            await self._calls_known(agent)
         self._scope = None
         if self._stopping:
             self._cut(self._stopping, partial=())
@@ -475,9 +476,10 @@ class Interpreter:
         self._recovers = self._recovers and step.attempt == 1  # later attempts are on record before they act
         state = self._journal.state
         turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)
+        lent = agent.lent(self._key, turn.principal)
         permits = Permits(
             offered=agent.offers.tools_of(state.preamble),
-            gates=agent.gates,
+            gates=agent.gates_with(lent, decided),
             decided=decided,
             skills=state.skills,
             is_restricted=agent.definition.skill_tools == "restriction",
@@ -485,7 +487,7 @@ class Interpreter:
         batch = ToolBatch(
             self._key,
             turn,
-            toolbox=agent.toolbox,
+            toolbox=agent.tools_with(lent),
             permits=permits,
             skills=TurnSkills(turn=turn.number, offer=offer, loaded=state.skills),
             earlier=EarlierTurns(self._key, pages=self._pages, state=state),
@@ -502,6 +504,13 @@ class Interpreter:
         if was_cut:
             await batch.stop(grace_s=self._options.cancel_grace_s)
             self._cut(self._stopping, partial=())
+
+    async def _calls_known(self, agent: Agent) -> None:
+        """Wait, within a bound, for tools from elsewhere that are called and not there, as after a restart."""
+        turn = _turn_of(self._journal.state)
+        tools = agent.tools_with(agent.lent(self._key, turn.principal))
+        if any(tools.spec(call.name) is None for call in turn.open_calls if not call.unusable):
+            await self._opening.tools_known(agent, turn.principal)
 
     def _report(self, progress: Progress) -> None:
         self._bus.publish_progress(self._key, progress)

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from torpor.conversation.budget import Profile, encoded_tokens
 from torpor.conversation.earlier import READ_EARLIER
@@ -23,7 +24,7 @@ from torpor.model.contract import Model
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.index import INDEX_TAG, IndexText, index_text
 from torpor.skillbook.parse import Skill
-from torpor.toolhost.contract import Toolbox, ToolSpec
+from torpor.toolhost.contract import Lent, Toolbox, ToolSpec
 from torpor.toolhost.engine_tools import ALWAYS_OFFERED
 from torpor.toolhost.skill_tools import LOAD_SKILL, READ_SKILL_FILE, SEARCH_SKILLS
 from torpor.turn.definition import EVERY, AgentDefinition
@@ -34,6 +35,7 @@ EDITIONS_MAX: Final = 3
 """Editions of the skills of which offers are kept ready."""
 OFFERS_MAX: Final = 64
 """Offers of one agent that are kept ready; the one made first goes first."""
+_log = structlog.get_logger()
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -80,28 +82,30 @@ class Offers:
         self._profile = profile
         self._index_budget_tokens = index_budget_tokens
         self._limit_tokens = limit_tokens
-        self._ready: dict[tuple[frozenset[str], str, bool], Offer] = {}
+        self._ready: dict[tuple[frozenset[str], str, bool, str], Offer] = {}
         self._by_digest: dict[str, Offer] = {}
 
-    def offer(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False) -> Offer:
+    def offer(
+        self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool = False, lent: Lent | None = None
+    ) -> Offer:
         """What is offered under these flags and skills.
 
-        Args: has_earlier: to a conversation with turns to read again.
+        Args: has_earlier: to a conversation with turns to read again.  lent: tools beside the agent's own.
         """
-        named = (decided.off, catalogue.digest, has_earlier)
+        named = (decided.off, catalogue.digest, has_earlier, lent.digest if lent is not None else "")
         offer = self._ready.get(named)
         if offer is None:
             if len(self._ready) >= OFFERS_MAX:
                 gone = self._ready.pop(next(iter(self._ready)))
                 self._by_digest.pop(gone.preamble.digest, None)
             self._forget_old(catalogue.digest)
-            offer = self._ready[named] = self._made(decided, catalogue, has_earlier=has_earlier)
+            offer = self._ready[named] = self._made(decided, catalogue, has_earlier=has_earlier, lent=lent)
             self._by_digest[offer.preamble.digest] = offer
         return offer
 
     def _forget_old(self, digest: str) -> None:
         """An offer holds the texts of all skills, so only those of the last few editions of them are kept."""
-        editions = list(dict.fromkeys(edition for _, edition, _ in self._ready if edition != digest))
+        editions = list(dict.fromkeys(edition for _, edition, *_ in self._ready if edition != digest))
         gone = set(editions[: max(len(editions) + 1 - EDITIONS_MAX, 0)])
         for named in [named for named in self._ready if named[1] in gone]:
             self._by_digest.pop(self._ready.pop(named).preamble.digest, None)
@@ -155,7 +159,7 @@ class Offers:
     def __repr__(self) -> str:
         return f"<Offers ready={len(self._ready)}>"
 
-    def _made(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool) -> Offer:
+    def _made(self, decided: Decided, catalogue: Catalogue, *, has_earlier: bool, lent: Lent | None) -> Offer:
         definition = self._definition
         skills = {
             skill.key: skill
@@ -165,10 +169,10 @@ class Offers:
             and decided.is_on(f"skill.{skill.key}")
         }
         idle = frozenset() if has_earlier else frozenset({READ_EARLIER})
-        tools = self._tools(decided, idle=idle | (_SEARCH if skills else _SKILL_TOOLS))
+        tools = self._tools(decided, idle=idle | (_SEARCH if skills else _SKILL_TOOLS), lent=lent)
         index = self._index(skills, tools)
         if index.left_out:
-            tools = self._tools(decided, idle=idle)
+            tools = self._tools(decided, idle=idle, lent=lent)
             index = self._index(skills, tools)
         preamble = preamble_of(self._fields(tools, index.text))
         return Offer(
@@ -179,14 +183,38 @@ class Offers:
             catalogue=catalogue,
         )
 
-    def _tools(self, decided: Decided, *, idle: AbstractSet[str]) -> list[dict[str, Any]]:
+    def _tools(self, decided: Decided, *, idle: AbstractSet[str], lent: Lent | None) -> list[dict[str, Any]]:
         """Schemas sorted by name, so that only a change of what is offered moves the prefix. Args: idle: names of the
         engine's tools that would have nothing to do."""
-        return [
+        own = [
             _schema(spec)
             for spec in self._toolbox.specs()
             if spec.name not in idle and (spec.name in ALWAYS_OFFERED or decided.is_on(spec.flag))
         ]
+        if lent is None:
+            return own
+        return sorted((*own, *self._fitting(lent, decided, beside=own)), key=lambda tool: str(tool["name"]))
+
+    def _fitting(self, lent: Lent, decided: Decided, *, beside: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Tools from elsewhere, in the order of their names, as many as there is room for: what others serve must not
+        take the room for everything else."""
+        room_tokens = min(self._caps().values(), default=self._limit_tokens // 2)
+        room_tokens -= encoded_tokens(self._instructions()) + encoded_tokens(beside)
+        fitting, left_out = list[dict[str, Any]](), list[str]()
+        names = {tool["name"] for tool in beside}
+        for spec in lent.toolbox.specs():
+            if spec.name in names or not all(map(decided.is_on, spec.flags)):
+                continue
+            schema = _schema(spec)
+            room_tokens -= (size_tokens := encoded_tokens([schema]))
+            if room_tokens < 0:
+                room_tokens += size_tokens
+                left_out.append(spec.name)
+            else:
+                fitting.append(schema)
+        if left_out:
+            _log.warning("agent.tools_left_out", agent=self._definition.name, tools=left_out)
+        return fitting
 
     def _index(self, skills: Mapping[str, Skill], tools: list[dict[str, Any]]) -> IndexText:
         """Of its own budget, and of no more, as it stands in a request, than is left beside prompt and tools."""

@@ -53,6 +53,7 @@ class Opening:
     async def begin(self, step: PrepareTurn, agent: Agent, *, folding: Folding) -> None:
         """Add the records that begin the turn, or none when another step has become the next one meanwhile."""
         decided = await self.decided(agent)
+        await self.tools_known(agent, self._principal(step))
         if isinstance(now := self._next_step(), PrepareTurn):
             step = now  # a message that came meanwhile may go first
         lookback = await self._lookback(step, agent, decided, folding=folding)
@@ -68,6 +69,14 @@ class Opening:
         await self._journal.submit()
         self._land_soon()  # whoever waits for what was added need not wait for another's provider
         return await self._surroundings.flags.ask(context)
+
+    async def tools_known(self, agent: Agent, principal: str) -> None:
+        """Wait, within a bound, until it is known which tools the agent has from elsewhere."""
+        if agent.elsewhere is None or agent.elsewhere.is_known(self._key, principal):
+            return
+        await self._journal.submit()
+        self._land_soon()  # nobody waits for a server to hear that a message was accepted
+        await agent.elsewhere.known(self._key, principal)
 
     def order_live_context(self, agent: Agent) -> None:
         """Have it made anew where that is due, in the commit that ends the turn."""
@@ -92,6 +101,7 @@ class Opening:
     ) -> list[JournalRecord]:
         """What begins the turn, less what its first request has no room for."""
         state, now_us = self._journal.state, self._clock.now_us()
+        lent = agent.lent(self._key, self._principal(step))
 
         def begin(less: Spared) -> list[JournalRecord]:
             return beginning(
@@ -103,6 +113,7 @@ class Opening:
                 now_us=now_us,
                 lookback=lookback,
                 less=less,
+                lent=lent,
             )
 
         def foresee(records: Sequence[JournalRecord]) -> Foreseen:
@@ -154,6 +165,10 @@ class Opening:
             folding=folding,
             now_us=self._clock.now_us(),
         )
+
+    def _principal(self, step: PrepareTurn) -> str:
+        """Who sent the message that the turn answers."""
+        return next((each.principal for each in self._journal.state.queued if each.id in step.messages), "")
 
     def _next_step(self) -> object:
         return next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us())

@@ -27,6 +27,7 @@ from torpor.records.journal import FlagDecision, FlagsPinned, FlagsReturned, Jou
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions
+from torpor.toolhost.contract import Lent
 from torpor.turn.agents import Agent
 from torpor.turn.definition import EVERY
 from torpor.turn.sparing import NOTHING, Spared
@@ -112,13 +113,15 @@ def beginning(
     now_us: int,
     lookback: Lookback = NOTHING_QUOTED,
     less: Spared = NOTHING,
+    lent: Lent | None = None,
 ) -> list[JournalRecord]:
     """The records that begin the turn, in order; the last one is ``TurnPrepared``.
 
-    Args: lookback: the quotation that the messages ask for.  less: what is cut for want of room.
+    Args: lookback: the quotation that the messages ask for.  less: what is cut for want of room.  lent: tools beside
+        the agent's own.
     """
     has_earlier = agent.has_earlier(state) and not (less.is_without_tool and not agent.offers_earlier(state))
-    offer = agent.offer(decided, surroundings.skills.current, has_earlier=has_earlier)
+    offer = agent.offer(decided, surroundings.skills.current, has_earlier=has_earlier, lent=lent)
     records = list[JournalRecord]()
     if decided.digest != (state.flags_digest or EVERYTHING_ON.digest):
         records.append(_flags_record(state, decided))

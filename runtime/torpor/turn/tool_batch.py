@@ -117,7 +117,8 @@ class ToolBatch:
                 await self._journal.flush()
 
     async def stop(self, *, grace_s: float) -> None:
-        """End what still runs: reads at once, writes after ``grace_s``; every call then has its result.
+        """End what still runs: reads at once, writes after ``grace_s``; every call then has its result. A server is
+        told that its call was cancelled; a write of the home's own goes on.
 
         Shielded, and bounded by the grace.
         """
@@ -129,6 +130,9 @@ class ToolBatch:
             while any(self._effect(call) is Effect.WRITE for call, _ in self._running.values()):
                 await self._wakeup.wait()
                 self._wakeup = anyio.Event()
+        for call, task in self._running.values():
+            if self._is_served(call):
+                task.cancel()
         self.abandon()
 
     def abandon(self) -> None:
@@ -168,7 +172,7 @@ class ToolBatch:
                 self._ended.extend(self._spawns.ended_by(call.id))
             else:
                 self._journal.add(*self._spawns.ended_by(call.id))
-            if not was_waited_for and self._effect(call) is Effect.READ:
+            if not was_waited_for and (self._effect(call) is Effect.READ or not has_ended):
                 self._strays.stopped(call)
         if was_waited_for:
             self._ended.append(finished(self._turn.number, call, result))
@@ -213,6 +217,10 @@ class ToolBatch:
     def _spec(self, call: CallState) -> ToolSpec | None:
         """Of the tool that is called; None when there is none, or it may not be used."""
         return self._toolbox.spec(call.name) if self._refusals.get(call.id) is None else None
+
+    def _is_served(self, call: CallState) -> bool:
+        spec = self._spec(call)
+        return spec is not None and bool(spec.server)
 
     def _effect(self, call: CallState) -> Effect:
         spec = self._spec(call)

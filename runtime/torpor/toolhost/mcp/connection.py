@@ -1,0 +1,343 @@
+"""One server for everybody, or for one user: a task of its own owns the connection, and calls come from elsewhere.
+
+Above: ``servers``, which starts ``run`` in a task and hands calls in. Below: ``session``. Whatever the server does ends
+here: a call has its deadline from its caller, and is ended by the owner when the connection is. The tools are those of
+the last list that was heard, also while the server is stopped for want of work; they are gone once it cannot be
+reached.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+import structlog
+
+from torpor.errors import ConfigError, ToolError
+from torpor.toolhost.mcp.listing import NOTHING, Listing, read_listing
+from torpor.toolhost.mcp.options import McpOptions, McpServer
+from torpor.toolhost.mcp.results import Answer
+from torpor.toolhost.mcp.session import ConnectionLost, Open, Opening, ServerError, Session, Unreachable
+from torpor.toolhost.mcp.states import ServerSignal, ServerState, next_state, pause_s
+from torpor.toolhost.mcp.values import NoCredential
+from torpor.toolhost.process import NotStarted
+
+_INVALID_PARAMS: Final = -32_602
+_log = structlog.get_logger()
+
+
+class ConnectionStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """How one connection stands."""
+
+    server: str
+    state: ServerState
+    generation: int
+    """How often it was up."""
+    failures: int
+    """In a row."""
+    tools: int
+    rejected: int
+    calls: int
+    """Under way."""
+    why: str
+    """Of the last failure; empty while there is none."""
+
+
+class Connection:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        server: McpServer,
+        opening: Callable[["Connection"], Opening],
+        open_: Open,
+        options: McpOptions,
+        chance: Callable[[], float],
+    ) -> None:
+        """
+        Args:
+            opening: what a connection is made of now; takes time. Raises: ConfigError. NoCredential.
+            chance: from 0 up to 1, drawn anew each time.
+        """
+        self.name = name
+        self.listing: Listing = NOTHING
+        self.generation = 0
+        self.state = ServerState.IDLE
+        self._server = server
+        self._opening = opening
+        self._open = open_
+        self._options = options
+        self._chance = chance
+        self._session: Session | None = None
+        self._calls: set[anyio.CancelScope] = set()
+        self._failures = 0
+        self._why = ""
+        self._news = anyio.Event()
+        """Set, and replaced, whenever something changes."""
+        self._is_wanted = False
+        self._has_changed = False
+        self._lost_why = ""
+        self.used_s = -math.inf
+        """When it was last called, or wanted; of the event loop's clock."""
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is decided what it offers now: its list was heard, or it could not be reached."""
+        return self.generation > 0 or self._failures > 0
+
+    @property
+    def tools(self) -> Listing:
+        """What it offers now. Who was just lost is expected back; who does not come back offers nothing."""
+        return self.listing if self._failures <= 1 else NOTHING
+
+    def want(self) -> None:
+        """Have it started, if it is not."""
+        self.used_s = anyio.current_time()
+        if self.state is ServerState.IDLE and not self._is_wanted:
+            self._is_wanted = True
+            self._tell()
+
+    async def known(self) -> None:
+        """Wait until ``is_known``; the caller sets a bound."""
+        self.want()
+        while not self.is_known:
+            await self._news.wait()
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], *, wait_s: float, report: Callable[[str], None]
+    ) -> Answer:
+        """Call ``tool``, which the server calls so.
+
+        Args: wait_s: the longest that a server which is not up is waited for.
+        Cancellation: the server is told, within a bound.
+        Raises: NotStarted: the server cannot be reached, nothing was sent. ConnectionLost: sent, and no answer came.
+            ServerError.
+        """
+        session = await self._up(wait_s)
+        answer: Answer | None = None
+        with anyio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                answer = await session.call(tool, arguments, report=report)
+            except ServerError as exc:
+                self._has_changed = self._has_changed or exc.number == _INVALID_PARAMS
+                raise
+            finally:
+                self._calls.discard(scope)
+                self.used_s = anyio.current_time()
+                self._tell()
+        if answer is None:
+            why = self._lost_why or self._why or "it was stopped"
+            raise ConnectionLost(f"the connection to {self.name} ended: {why}")
+        self._look_again(answer)
+        return answer
+
+    async def run(self) -> None:
+        """Own the connection until cancelled; never raises for what a server does."""
+        while True:
+            while not self._is_wanted:
+                await self._news.wait()
+            self._enter(ServerSignal.WANTED)
+            while self.state is not ServerState.IDLE:
+                if self.state is ServerState.RESTING:
+                    await anyio.sleep(pause_s(self._failures, options=self._options, chance=self._chance()))
+                    is_over = self._idle_at_s() <= anyio.current_time()
+                    self._enter(ServerSignal.STOPPED if is_over else ServerSignal.RESTED)
+                else:
+                    await self._live()
+
+    def statistics(self) -> ConnectionStatistics:
+        return ConnectionStatistics(
+            server=self.name,
+            state=self.state,
+            generation=self.generation,
+            failures=self._failures,
+            tools=len(self.tools.tools),
+            rejected=len(self.tools.rejected),
+            calls=len(self._calls),
+            why=self._why,
+        )
+
+    def changed(self) -> None:
+        """The server tells of other tools."""
+        self._has_changed = True
+        self._tell()
+
+    def ended(self, why: str) -> None:
+        """Nothing more comes from the server."""
+        self._lost_why = self._lost_why or why
+        self._tell()
+
+    async def _up(self, wait_s: float) -> Session:
+        """The session, once there is one; whoever waits for it has sent nothing."""
+        with anyio.move_on_after(wait_s):
+            while not self._has_failed_again:
+                self.want()
+                if self._session is not None and not self._lost_why:
+                    return self._session
+                await self._news.wait()
+        why = f" ({self._why})" if self._why else ""
+        raise NotStarted(f"the server {self.name} cannot be reached now{why}; nothing was done, try again later")
+
+    @property
+    def _has_failed_again(self) -> bool:
+        """A server that was just lost is worth waiting for, one that does not come back is not."""
+        return self.state is ServerState.RESTING and self._failures > 1
+
+    async def _live(self) -> None:
+        """From starting to the end of one connection; the state is resting or idle then."""
+        scope = anyio.CancelScope(deadline=anyio.current_time() + self._options.start_deadline_s)
+        why = ""
+        try:
+            with scope:
+                why = await self._connected(scope)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseExceptionGroup as group:  # the edge to a foreign process, and to the library that speaks to it
+            if anyio.current_effective_deadline() == -math.inf:
+                raise _cancellation_in(group) from None
+            why = self._lost_why or _why_of(group)
+        except Exception as exc:  # noqa: BLE001 - likewise
+            why = self._lost_why or _why_of(exc)
+        finally:
+            self._session = None
+            for call in self._calls:
+                call.cancel()
+        if scope.cancelled_caught and not why:
+            started = self.state is ServerState.UP  # then it was slow to close
+            why = self._lost_why if started else f"it was not ready within {self._options.start_deadline_s:g} s"
+        self._over(why)
+
+    async def _connected(self, scope: anyio.CancelScope) -> str:
+        """Why it is over; empty when nobody needs it any longer."""
+        self._lost_why, self._has_changed, self._is_wanted = "", False, False
+        async with self._open(self._opening(self)) as session:
+            self.listing = self._read(await session.tools())
+            scope.deadline = math.inf
+            self.generation += 1
+            self._failures, self._why, self._session = 0, "", session
+            self.used_s = anyio.current_time()
+            self._enter(ServerSignal.LISTED)
+            _log.info("mcp.connected", server=self.name, tools=len(self.listing.tools), generation=self.generation)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(session.heed_changes, name=f"mcp:{self.name}:changes")
+                    await self._serve(session)
+                    tasks.cancel_scope.cancel()
+            finally:
+                self._session = None
+                for call in self._calls:
+                    call.cancel()
+                scope.deadline = anyio.current_time() + self._options.close_deadline_s
+        return self._lost_why
+
+    async def _serve(self, session: Session) -> None:
+        """Until it is lost, or nobody has needed it for a while."""
+        listed_s = anyio.current_time()
+        while not self._lost_why:
+            until_s = self._idle_at_s()
+            if until_s <= anyio.current_time():
+                self._session = None  # whoever calls from now on waits for the next one
+                _log.info("mcp.stopped_idle", server=self.name)
+                return
+            if self._has_changed:
+                again_s = listed_s + self._options.relist_pause_s
+                if again_s <= anyio.current_time():
+                    await self._list_again(session)
+                    listed_s = anyio.current_time()
+                    continue
+                until_s = min(until_s, again_s)
+            with anyio.move_on_at(until_s):
+                await self._news.wait()
+
+    async def _list_again(self, session: Session) -> None:
+        """What it offers now; what it offered before where it does not say."""
+        self._has_changed = False
+        told: tuple[object, ...] | None = None
+        try:
+            with anyio.move_on_after(self._options.list_deadline_s):
+                told = await session.tools()
+        except ToolError as exc:
+            _log.warning("mcp.not_listed", server=self.name, error=type(exc).__name__)
+            return
+        if told is None:
+            self.ended(f"it did not tell its tools within {self._options.list_deadline_s:g} s")
+            return
+        before, self.listing = self.listing, self._read(told)
+        if before.digest != self.listing.digest:
+            _log.info("mcp.listed", server=self.name, tools=len(self.listing.tools))
+            self._tell()
+
+    def _read(self, told: tuple[object, ...]) -> Listing:
+        listing = read_listing(self.name, self._server, told, options=self._options)
+        for rejected in listing.rejected:
+            _log.warning("mcp.tool_left_out", server=self.name, tool=rejected.title, why=rejected.why)
+        return listing
+
+    def _look_again(self, answer: Answer) -> None:
+        """A tool that the server does not know is one that it has no longer."""
+        if answer.is_error and any("unknown tool" in str(block.get("text", "")).lower() for block in answer.content):
+            self.changed()
+
+    def _idle_at_s(self) -> float:
+        idle_s = self._options.idle_stop_s if self._server.idle_stop_s is None else self._server.idle_stop_s
+        return self.used_s + idle_s if idle_s and not self._calls else math.inf
+
+    def _over(self, why: str) -> None:
+        """One life has ended. Args: why: empty when nobody needed it."""
+        if not why:
+            self._enter(ServerSignal.STOPPED)
+            return
+        self._failures += 1
+        self._why = why
+        was_up = self.state is ServerState.UP
+        _log.warning("mcp.lost" if was_up else "mcp.not_started", server=self.name, why=why, failures=self._failures)
+        self._enter(ServerSignal.LOST if was_up else ServerSignal.FAILED)
+
+    def _enter(self, signal: ServerSignal) -> None:
+        self.state = next_state(self.state, signal)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name} {self.state} generation={self.generation} calls={len(self._calls)}>"
+
+
+def _why_of(exc: BaseException) -> str:
+    """The kind of a fault; its words may hold what was sent."""
+    while isinstance(exc, BaseExceptionGroup) and exc.exceptions:
+        exc = exc.exceptions[0]
+    match exc:
+        case Unreachable() | ConfigError():
+            return str(exc)
+        case NoCredential():
+            return "there is no credential for this user"
+        case ConnectionLost() | ServerError():
+            return str(exc)
+        case FileNotFoundError():
+            return "there is no such program"
+        case PermissionError():
+            return "its program may not be run"
+    return f"it failed with {type(exc).__name__}"
+
+
+def _cancellation_in(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """That alone: what a connection raises while everything ends is of no interest."""
+    left: list[BaseException] = [group]
+    while left:
+        exc = left.pop()
+        if isinstance(exc, BaseExceptionGroup):
+            left.extend(exc.exceptions)
+        elif isinstance(exc, anyio.get_cancelled_exc_class()):
+            return exc
+    return group

@@ -1,0 +1,98 @@
+"""The tools that one agent has from servers, as they are now for one principal; implements ``contract.Elsewhere``.
+
+Equal tools are made into a toolbox once, so a turn costs a look-up. Where a name is one of the agent's own tools, that
+one counts.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import Effect
+from torpor.toolhost.contract import Lent, Toolbox
+from torpor.toolhost.declare import Tool
+from torpor.toolhost.mcp.servers import Link, McpServers
+from torpor.toolhost.mcp.tools import LentTool
+from torpor.toolhost.process import NotStarted
+
+_READY_MAX: Final = 128
+"""Toolboxes that are kept; the one made first goes first."""
+_log = structlog.get_logger()
+
+
+class McpTools:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        servers: McpServers,
+        *,
+        names: Collection[str],
+        taken: Collection[str],
+        toolbox_of: Callable[[Iterable[Tool[..., Any]]], Toolbox],
+        reads_only: bool = False,
+    ) -> None:
+        """Args: names: of servers.  taken: names of the agent's own tools.  reads_only: whether writes are left out."""
+        self._servers = servers
+        self._names = tuple(names)
+        self._taken = frozenset(taken)
+        self._toolbox_of = toolbox_of
+        self._reads_only = reads_only
+        self._ready: dict[tuple[tuple[Link, str], ...], Lent] = {}
+
+    def is_known(self, key: ConversationKey, principal: str) -> bool:
+        """See ``contract.Elsewhere``."""
+        is_known = True
+        for link in self._links(key, principal):
+            try:
+                connection = self._servers.connection(link)
+            except NotStarted:
+                continue
+            if not connection.is_known:
+                connection.want()
+                is_known = False
+        return is_known
+
+    async def known(self, key: ConversationKey, principal: str) -> None:
+        """See ``contract.Elsewhere``."""
+        with anyio.move_on_after(self._servers.options.turn_wait_s):
+            for link in self._links(key, principal):
+                try:
+                    await self._servers.connection(link).known()
+                except NotStarted:
+                    continue
+
+    def lent(self, key: ConversationKey, principal: str) -> Lent | None:
+        """See ``contract.Elsewhere``."""
+        listings = self._servers.listings(self._links(key, principal))
+        named = tuple((link, listing.digest) for link, listing in listings if listing.tools)
+        if not named:
+            return None
+        lent = self._ready.get(named)
+        if lent is None:
+            if len(self._ready) >= _READY_MAX:
+                self._ready.pop(next(iter(self._ready)))
+            tools = [
+                LentTool(tool, link, servers=self._servers)
+                for link, listing in listings
+                for tool in listing.tools
+                if self._is_lent(tool.name, tool.effect)
+            ]
+            digest = "-".join(digest for _, digest in named)
+            lent = self._ready[named] = Lent(toolbox=self._toolbox_of(tools), digest=digest)
+        return lent
+
+    def _links(self, key: ConversationKey, principal: str) -> tuple[Link, ...]:
+        return self._servers.links(self._names, tenant=key.tenant, principal=principal)
+
+    def _is_lent(self, name: str, effect: Effect) -> bool:
+        if name in self._taken:
+            _log.warning("mcp.name_taken", tool=name)
+            return False
+        return effect is Effect.READ or not self._reads_only
+
+    def __repr__(self) -> str:
+        return f"<McpTools servers={list(self._names)} ready={len(self._ready)}>"

@@ -1,0 +1,222 @@
+"""The MCP SDK behind ``session.Session``; the only module that knows it, imported late, since that takes seconds.
+
+A client is entered and left by the task that owns the connection. All that comes from the server passes ``_Incoming``
+first: it notices the end of a connection at once, keeps one bad tool from spoiling the whole list, and ends a
+connection that sends nonsense.
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+import httpx2
+import jsonschema  # noqa: F401 - which the SDK would import in the middle of a call
+import mcp_types as types
+import pydantic
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.message import SessionMessage
+
+from torpor.toolhost.mcp.results import Answer
+from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
+
+_RAW: Final = "torpor/raw"
+"""Where a stand-in holds what a server says of a tool that the SDK would not take."""
+_NONSENSE_MAX: Final = 100
+"""Messages of one connection that are none."""
+_CLOSED: Final = -32_000
+_HTTP_DEADLINE_S: Final = 30.0
+_READ_DEADLINE_S: Final = 600.0
+"""Between two pieces of a stream that is kept open; calls have deadlines of their own."""
+_SAID_CHARS: Final = 500
+
+# It writes lines that servers send into the log of the process.
+logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
+
+
+@asynccontextmanager
+async def open_session(opening: Opening) -> AsyncIterator[Session]:
+    """See ``session.Open``."""
+    async with AsyncExitStack() as stack:
+        transport = _watched(await _transport(opening, stack), opening)
+        heard = _Heard(opening.changed)
+        client = Client(transport, cache=None, message_handler=heard)
+        try:
+            await stack.enter_async_context(client)
+        except MCPError as exc:
+            raise Unreachable(f"the server refused with error {exc.code}") from exc
+        yield _SdkSession(client, opening)
+
+
+async def _transport(opening: Opening, stack: AsyncExitStack) -> Any:
+    server = opening.server
+    if server.command:
+        parameters = StdioServerParameters(
+            command=server.command, args=list(server.args), env=dict(opening.env), cwd=opening.cwd
+        )
+        if opening.shows_errors:
+            return stdio_client(parameters)
+        nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: ASYNC230, PTH123, SIM115 - never waits
+        return stdio_client(parameters, errlog=nowhere)
+    timeout = httpx2.Timeout(_HTTP_DEADLINE_S, read=_READ_DEADLINE_S)
+    http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(opening.headers), timeout=timeout))
+    return streamable_http_client(server.url, http_client=http)
+
+
+@asynccontextmanager
+async def _watched(transport: Any, opening: Opening) -> AsyncIterator[Any]:
+    async with transport as (incoming, outgoing):
+        yield _Incoming(incoming, opening.ended), outgoing
+
+
+class _Incoming:
+    """A stream of messages that looks at each of them."""
+
+    def __init__(self, stream: Any, ended: Callable[[str], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+        self._nonsense = 0
+
+    @property
+    def last_context(self) -> Any:
+        """As the SDK's own streams have it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Raises: EndOfStream, ClosedResourceError."""
+        try:
+            item = await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._ended("it closed the connection")
+            raise
+        if isinstance(item, SessionMessage):
+            _replace_bad_tools(item)
+        else:
+            self._nonsense += 1
+            if self._nonsense >= _NONSENSE_MAX:
+                self._ended("it sends what is no message")
+        message: SessionMessage | Exception = item
+        return message
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _replace_bad_tools(item: SessionMessage) -> None:
+    """The SDK refuses a whole list for one tool; whoever reads the list finds the tool in its stand-in."""
+    message = item.message
+    if not isinstance(message, types.JSONRPCResponse) or not isinstance(told := message.result.get("tools"), list):
+        return
+    message.result["tools"] = [tool if _is_taken(tool) else _stand_in(tool, index) for index, tool in enumerate(told)]
+
+
+def _is_taken(tool: Any) -> bool:
+    try:
+        types.Tool.model_validate(tool, by_name=False)
+    except (pydantic.ValidationError, RecursionError):
+        return False
+    schemas = (tool.get("inputSchema"), tool.get("outputSchema", {"type": "object"}))
+    return all(isinstance(schema, dict) and schema.get("type") == "object" for schema in schemas)
+
+
+def _stand_in(tool: Any, index: int) -> dict[str, Any]:
+    return {"name": f"unusable-{index}", "inputSchema": {"type": "object"}, "_meta": {_RAW: [tool]}}
+
+
+class _Heard:
+    """What comes unasked, on connections of the older kind."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    async def __call__(self, message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed()
+
+
+class _SdkSession:
+    """Implements ``session.Session``."""
+
+    def __init__(self, client: Client, opening: Opening) -> None:
+        self._client = client
+        self._opening = opening
+
+    async def tools(self) -> tuple[object, ...]:
+        told, cursor = list[object](), None
+        for _ in range(self._opening.pages_max):
+            with _Translated():
+                page = await self._client.list_tools(cursor=cursor)
+            told += map(_as_told, page.tools)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return tuple(told)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], *, report: Callable[[str], None]) -> Answer:
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            of = f" of {total:g}" if total else ""
+            report(f"{progress:g}{of}{f': {message}' if message else ''}")
+
+        with _Translated():
+            result = await self._client.call_tool(tool, dict(arguments), progress_callback=progressed)
+        content = tuple(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content)
+        return Answer(content=content, structured=result.structured_content, is_error=bool(result.is_error))
+
+    async def heed_changes(self) -> None:
+        try:
+            async with self._client.listen(tools_list_changed=True) as subscription:
+                async for _ in subscription:
+                    self._opening.changed()
+        except SubscriptionLost:
+            self._opening.changed()  # nothing of what was missed comes again
+        except (ListenNotSupportedError, MCPError, TimeoutError):
+            return
+
+
+class _Translated(nullcontext[None]):
+    """Errors of the SDK become ours, without the words of a validator, which hold what was sent."""
+
+    def __exit__(self, *raised: Any) -> None:
+        exc = raised[1]
+        match exc:
+            case MCPError() if exc.code == _CLOSED:
+                raise ConnectionLost("the connection to its server ended") from exc
+            case MCPError():
+                said = str(exc.message)[:_SAID_CHARS]
+                raise ServerError(f"its server refused: {said} (error {exc.code})", number=exc.code) from exc
+            case pydantic.ValidationError():
+                raise ConnectionLost("its server answered what is no answer") from exc
+            case anyio.BrokenResourceError() | anyio.ClosedResourceError():
+                raise ConnectionLost("the connection to its server ended") from exc
+
+
+def _as_told(tool: types.Tool) -> object:
+    if tool.meta and isinstance(raw := tool.meta.get(_RAW), list) and raw:
+        return raw[0]
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True)

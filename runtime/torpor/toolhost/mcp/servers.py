@@ -1,0 +1,154 @@
+"""All connections of a process: one to each server that is shared, and one for each user to those that are not.
+
+Above: the composition root, which runs them; ``elsewhere``, which makes tools of what they offer. Nothing is started
+before somebody needs it. Of connections that are one user's, the one that was not used for longest makes room for
+another one's.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import anyio.abc
+import msgspec
+
+from torpor.toolhost.mcp.connection import Connection, ConnectionStatistics
+from torpor.toolhost.mcp.listing import Listing
+from torpor.toolhost.mcp.options import McpOptions, McpServer, Servers
+from torpor.toolhost.mcp.session import Open, Opening
+from torpor.toolhost.mcp.states import ServerState
+from torpor.toolhost.mcp.values import Values
+from torpor.toolhost.process import NotStarted
+
+_PAGES_MAX = 50
+
+
+class Link(NamedTuple):
+    """Names a connection."""
+
+    server: str
+    tenant: str = ""
+    """Empty, as is the other, where everybody shares it."""
+    principal: str = ""
+
+
+class McpStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """How all of them stand."""
+
+    connections: tuple[ConnectionStatistics, ...] = ()
+
+    @property
+    def up(self) -> int:
+        return sum(each.state is ServerState.UP for each in self.connections)
+
+
+class McpServers:
+    """See the module docstring; ``async with servers.running()``."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        *,
+        home: Path,
+        values: Values,
+        open_: Open,
+        options: McpOptions,
+        chance: Callable[[], float],
+        shows_errors: bool = False,
+    ) -> None:
+        self.servers = servers
+        self.options = options
+        self._home = home
+        self._values = values
+        self._open = open_
+        self._chance = chance
+        self._shows_errors = shows_errors
+        self._connections: dict[Link, tuple[Connection, anyio.CancelScope]] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """In the end all connections are closed at the same time; no process is left."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                yield
+            finally:
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+
+    def links(self, names: Iterable[str], *, tenant: str, principal: str) -> tuple[Link, ...]:
+        """Those through which this user has the tools of these servers; of a server to which they have no credential
+        there is none."""
+        links = list[Link]()
+        for name in sorted(set(names) & self.servers.keys()):
+            server = self.servers[name]
+            if not server.is_users_own:
+                links.append(Link(name))
+            elif self._values.has_credential(server, tenant=tenant, principal=principal):
+                links.append(Link(name, tenant, principal))
+        return tuple(links)
+
+    def connection(self, link: Link) -> Connection:
+        """The one that ``link`` names, made when there is none. Raises: NotStarted: there is no room for one more."""
+        if link in self._connections:
+            return self._connections[link][0]
+        if self._tasks is None:
+            raise NotStarted("the server is about to stop; nothing was done")
+        if len(self._connections) >= self.options.connections_max:
+            self._make_room()
+        connection = Connection(
+            link.server,
+            server=self.servers[link.server],
+            opening=lambda owner: self._opening(link, owner),
+            open_=self._open,
+            options=self.options,
+            chance=self._chance,
+        )
+        scope = anyio.CancelScope()
+        self._connections[link] = (connection, scope)
+        self._tasks.start_soon(self._own, connection, scope, name=f"mcp:{link.server}")
+        return connection
+
+    def listings(self, links: Iterable[Link]) -> tuple[tuple[Link, Listing], ...]:
+        """What is known of each; nothing of those that were not needed yet."""
+        return tuple((link, self._connections[link][0].tools) for link in links if link in self._connections)
+
+    def statistics(self) -> McpStatistics:
+        return McpStatistics(connections=tuple(each.statistics() for each, _ in self._connections.values()))
+
+    async def _own(self, connection: Connection, scope: anyio.CancelScope) -> None:
+        with scope:
+            await connection.run()
+
+    def _make_room(self) -> None:
+        """Also shared ones may go, where all are: their next call makes them anew."""
+        free = [(each.used_s, link) for link, (each, _) in self._connections.items() if not each.is_busy]
+        own = [(used_s, link) for used_s, link in free if link.principal]
+        if not free:
+            raise NotStarted("too many servers are connected at once; nothing was done, try again later")
+        _, link = min(own or free)
+        _, scope = self._connections.pop(link)
+        scope.cancel()
+
+    def _opening(self, link: Link, owner: Connection) -> Opening:
+        server: McpServer = self.servers[link.server]
+
+        def values(part: str) -> dict[str, str]:
+            return self._values.of(link.server, server, part, tenant=link.tenant, principal=link.principal)
+
+        return Opening(
+            server=server,
+            cwd=str(self._home),
+            env=values("env"),
+            headers=values("headers"),
+            changed=owner.changed,
+            ended=owner.ended,
+            pages_max=_PAGES_MAX,
+            shows_errors=self._shows_errors,
+        )
+
+    def __repr__(self) -> str:
+        return f"<McpServers servers={len(self.servers)} connections={len(self._connections)}>"
