@@ -37,6 +37,7 @@ from torpor.conversation.view import Preamble, View, preamble_of, request_body
 from torpor.provider_errors import ContextTooLong, ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
+from torpor.records.flag_decision import FlagDecision
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
     AttemptStarted,
@@ -47,7 +48,6 @@ from torpor.records.journal import (
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
-    FlagDecision,
     FlagsPinned,
     FlagsReturned,
     JournalRecord,

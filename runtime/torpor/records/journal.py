@@ -12,6 +12,7 @@ import msgspec
 
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
+from torpor.records.flag_decision import FlagDecision
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.summary import Closing, Item, Summary
 from torpor.records.told import ToldAs
@@ -196,15 +197,6 @@ class ContextChanged(Record, frozen=True, tag="context_changed"):
     version: int
     """Raised when another record is selected."""
     principal: str
-
-
-class FlagDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a feature flag was found to be, and why."""
-
-    key: str
-    value: bool
-    variant: str = ""
-    reason: str = ""
 
 
 class FlagsPinned(Record, frozen=True, tag="flags_pinned"):

@@ -23,7 +23,8 @@ from torpor.conversation.text import clean
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.policies.parse import Excerpt
 from torpor.records.blocks import Block, text_block
-from torpor.records.journal import FlagDecision, FlagsPinned, FlagsReturned, JournalRecord, TurnPrepared
+from torpor.records.flag_decision import FlagDecision
+from torpor.records.journal import FlagsPinned, FlagsReturned, JournalRecord, TurnPrepared
 from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions

@@ -12,12 +12,12 @@ from torpor.flags.contract import Decided, Decision
 from torpor.operations.soundness import flaw_of
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.bounds import MOMENT_MAX_US, NUMBER_MAX
+from torpor.records.flag_decision import FlagDecision
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
     ConversationRenamed,
-    FlagDecision,
     FlagsPinned,
     FoldReason,
     JournalRecord,

@@ -4,6 +4,7 @@ from typing import Any
 
 from torpor.records.blocks import canonical, text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
+from torpor.records.flag_decision import FlagDecision
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     AttemptStarted,
@@ -16,7 +17,6 @@ from torpor.records.journal import (
     ConversationRenamed,
     ConversationUnarchived,
     Effect,
-    FlagDecision,
     FlagsPinned,
     FlagsReturned,
     FoldReason,
