@@ -13,9 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 SERVE_ARGS ?=
 
+# Compiled when they are installed, as pip does too; else the first processes of the tests would all compile them at once.
 ifdef UV
 make_venv = uv venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-install = uv pip install --quiet --python $(BIN)/python -c constraints.txt
+install = uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt
 else
 # A pip older than 25.1 does not know --group.
 make_venv = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip

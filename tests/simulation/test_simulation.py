@@ -79,7 +79,7 @@ def test_equal_seeds_interleave_equally_and_others_do_not() -> None:
     deterministic.check()
 
 
-@pytest.mark.parametrize(("world", "seed"), [("a", 3), ("b", 3), ("a", 2), ("b", 6)])
+@pytest.mark.parametrize(("world", "seed"), [("a", 2), ("b", 3)])
 def test_a_seed_plays_the_same_run_in_every_process(world: str, seed: int) -> None:
     command = [sys.executable, "-m", "tests.simulation.run", "--world", world, "--seed", str(seed)]
     traces = [
