@@ -9,7 +9,6 @@ Exit codes: 0 done, 1 failed, 2 used wrongly, 130 stopped by Ctrl-C; a verb's he
 """
 
 import importlib
-import importlib.metadata
 import os
 import sys
 import traceback
@@ -105,7 +104,9 @@ class _Verbs(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # click's signature
     if is_wanted and not ctx.resilient_parsing:
-        click.echo(f"torpor {importlib.metadata.version('torpor')}")
+        from importlib.metadata import version  # noqa: PLC0415  slow to import: 20 ms, a part of a start
+
+        click.echo(f"torpor {version('torpor')}")
         ctx.exit()
 
 
