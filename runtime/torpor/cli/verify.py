@@ -17,6 +17,7 @@ from torpor.operations.audit import Verdict, verdict_on
 from torpor.operations.erased import judged_copy
 from torpor.operations.export import BadExport, read_header
 from torpor.records.ids import DEFAULT_TENANT, ConversationKey
+from torpor.records.journal import SubagentFinished
 from torpor.store.contract import Blobs, Tombstone
 from torpor.store.sqlite.auditing import AuditReader, open_to_audit
 
@@ -38,8 +39,8 @@ def command(*, name: str | None, is_all: bool, copy: Path | None, home: Path, da
     """Verify the conversation ID, or with --all every one, and exit with 1 if anything differs.
 
     Reads the data folder alone, whether or not a server runs on it. ID is [tenant/]owner/conversation, short where
-    that is unique. What its sub-agents wrote is verified with it, as long as it is kept. Of one that was erased it says
-    when and why; its ID has to be told with the owner.
+    that is unique. What its sub-agents wrote is verified with it, as long as it is kept; of the others it says how many
+    they are. Of one that was erased it says when and why; its ID has to be told with the owner.
     """
     if [name is not None, is_all, copy is not None].count(True) != 1:
         raise click.UsageError("Name one conversation, or give --all or --export.")
@@ -118,17 +119,19 @@ async def _verified(
     reader: AuditReader, blobs: Blobs, meant: Sequence[ConversationKey | str], as_json: bool
 ) -> int:  # anyio.run gives positions only
     """The exit code."""
-    differing = 0
+    differing, retired, ends = 0, 0, dict[ConversationKey, SubagentFinished]()
     for number, key in enumerate(meant, start=1):
-        verdict = await verdict_on(reader, key, blobs=blobs)
+        verdict = await verdict_on(reader, key, blobs=blobs, ends=ends)
         differing += bool(verdict.difference)
+        retired += verdict.retired
         if as_json:
             print_json(verdict)
         else:
             place = f"{number}/{len(meant)}  " if len(meant) > 1 else ""
             click.echo("\n".join(place + line for line in _in_words(verdict)))
     if not as_json and len(meant) != 1:
-        click.echo(f"{_counted(meant)} verified, {differing or 'none'} of them differ")
+        gone = f"; {_retired_in_words(retired)}" if retired else ""
+        click.echo(f"{_counted(meant)} verified, {differing or 'none'} of them differ{gone}")
     return 1 if differing else 0
 
 
@@ -139,6 +142,13 @@ def _counted(meant: Sequence[ConversationKey | str]) -> str:
     return f"{told} and {subagents} sub-agent{'s' * (subagents != 1)}" if subagents else told
 
 
+def _retired_in_words(retired: int) -> str:
+    is_one = retired == 1
+    return (
+        f"{retired} sub-agent{'' if is_one else 's'} not kept any longer, {'its' if is_one else 'their'} digests stand"
+    )
+
+
 def _in_words(verdict: Verdict) -> Iterator[str]:
     path = shortened(verdict.path)
     if verdict.erased is not None:
@@ -146,8 +156,9 @@ def _in_words(verdict: Verdict) -> Iterator[str]:
     elif not verdict.difference and not verdict.records:
         yield f"{path}  is not kept any longer"
     elif not verdict.difference:
-        blobs = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
-        yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{blobs}"
+        more = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
+        more += f"; {_retired_in_words(verdict.retired)}" if verdict.retired else ""
+        yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{more}"
     elif verdict.seq:
         yield f"{path}  DIFFERS at record {verdict.seq}: {verdict.difference}"
     else:

@@ -10,6 +10,7 @@ from torpor.conversation.steps import Lane, Rest, StepOptions, next_step
 from torpor.errors import JournalCorrupt
 from torpor.operations.verify import Differs, Verification, check_blobs
 from torpor.records.ids import ConversationKey
+from torpor.records.journal import SubagentFinished
 from torpor.store.codec import checksum_of
 from torpor.store.contract import Blobs, Tombstone
 from torpor.store.sqlite.auditing import AuditReader, StoredConversation, StoredRow
@@ -33,6 +34,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The first record that differs; 0 when none does, or none can be named."""
     difference: str = ""
     """What differs; empty when nothing does."""
+    retired: int = 0
+    """Sub-agents that worked for it whose journals are not kept any longer; their digests are in records of its own."""
     erased: Tombstone | None = None
     """Of a conversation that is not there any more, since it was erased."""
 
@@ -54,9 +57,15 @@ def nothing(record: bytes) -> None:
     """Does nothing with it."""
 
 
-async def audited(stored: StoredConversation, blobs: Blobs, *, take: TakeRecord = nothing) -> Verdict:
+async def audited(
+    stored: StoredConversation,
+    blobs: Blobs,
+    *,
+    take: TakeRecord = nothing,
+    verification: Verification | None = None,
+) -> Verdict:
     """Verify everything that is stored of a conversation. Raises: StoreUnavailable: it cannot be read now."""
-    verification = Verification(snapshot=stored.snapshot)
+    verification = verification or Verification(snapshot=stored.snapshot)
     found, seq, difference = tuple[str, ...](), 0, ""
     try:
         for row in stored.rows:
@@ -116,8 +125,20 @@ def _check_not_due(stored: StoredConversation) -> None:
         raise Differs(0, "the directory says that it is due, which a sub-agent never is")
 
 
-async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: Blobs) -> Verdict:
-    """On a conversation as ``reader.keys`` names it. Raises: StoreUnavailable: it cannot be read now."""
+async def verdict_on(
+    reader: AuditReader,
+    key: ConversationKey | str,
+    *,
+    blobs: Blobs,
+    ends: dict[ConversationKey, SubagentFinished] | None = None,
+) -> Verdict:
+    """On a conversation as ``reader.keys`` names it.
+
+    Args: ends: what was read of sub-agents' ends, and not compared yet; a conversation adds to it and a sub-agent takes
+        its own, so that each has to come behind whom it worked for.
+    Raises: StoreUnavailable: it cannot be read now.
+    """
+    ends = {} if ends is None else ends
     if isinstance(key, str):
         return Verdict(path=key, records=0, requests=0, difference="its name is not text")
     try:
@@ -126,7 +147,11 @@ async def verdict_on(reader: AuditReader, key: ConversationKey | str, *, blobs: 
         return Verdict(path=key.path, records=0, requests=0, difference=exc.reason)
     if stored is None:
         return _gone(reader, key)
-    verdict = await audited(stored, blobs)
+    verification = Verification(snapshot=stored.snapshot, said_end=ends.pop(key, None))
+    verdict = await audited(stored, blobs, verification=verification)
+    kept = {below: end for end in verification.ends if not _is_gone(reader, below := key.child(end.child))}
+    verdict = msgspec.structs.replace(verdict, retired=len(verification.ends) - len(kept))
+    ends.update(kept)
     if key.is_child and not verdict.difference and _is_gone(reader, key.root):
         verdict = msgspec.structs.replace(verdict, difference="the conversation that it works for is not there")
     # Erased while it was read, it ends anywhere.

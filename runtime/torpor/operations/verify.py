@@ -70,7 +70,9 @@ class Verification:
     Keeps the state, the last request, and a number for each message.
     """
 
-    def __init__(self, *, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, *, snapshot: Snapshot | None = None, said_end: SubagentFinished | None = None) -> None:
+        """Args: said_end: what the journal of whom it worked for says of a sub-agent's end, where that is known."""
+        self._said_end = said_end
         self._snapshot = snapshot if snapshot is not None and snapshot.version == SNAPSHOT_VERSION else None
         self._last: RebuiltRequest | None = None
         self._messages: dict[str, MessageReceived] = {}
@@ -82,6 +84,8 @@ class Verification:
         """Rebuilt, each with the digest and the link that its record names."""
         self.handles: list[Handle] = []
         """Blobs that records name."""
+        self.ends: list[SubagentFinished] = []
+        """Of sub-agents that worked for it and wrote something."""
 
     @property
     def records(self) -> int:
@@ -139,6 +143,7 @@ class Verification:
         if self._snapshot is not None and self._snapshot.seq > now.seq:
             raise Differs(now.seq + 1, f"its snapshot stands at record {self._snapshot.seq}, the journal ends before")
         self._check_last()
+        self._check_said_end()
 
     def check_directory(self, told: Mapping[str, object]) -> None:
         """What lists show of the conversation, by name, is what its records say."""
@@ -201,7 +206,20 @@ class Verification:
         if (is_failed := shown_by((record,)).is_failed) is not None:
             self._is_failed = is_failed
 
+    def _check_said_end(self) -> None:
+        """Behind a link, nothing came; without one, what was on its way may have been written after all."""
+        end, now = self._said_end, self.state
+        if end is None:
+            return
+        if now.seq < end.child_seq or (end.link and now.seq != end.child_seq):
+            what = f"it ends at record {now.seq}, whom it worked for says {end.child_seq}"
+            raise Differs(min(now.seq, end.child_seq) + 1, what)
+        if end.link and now.view.link.hex() != end.link:
+            raise Differs(now.seq, f"its last link is {now.view.link.hex()}, whom it worked for says {end.link}")
+
     def _check(self, record: JournalRecord) -> None:
+        if isinstance(record, SubagentFinished) and (record.child_seq or record.rounds):
+            self.ends.append(record)
         match record:
             case PreambleChanged():
                 _check_preamble(record)

@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -15,6 +16,7 @@ from tests.support.subagents import spawning, subagent
 from torpor.operations.audit import verdict_on
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey
+from torpor.records.journal import SubagentFinished
 from torpor.store.blobs import LocalBlobs
 from torpor.store.codec import MAX_BATCH_RECORDS
 from torpor.store.contract import Cause, Store
@@ -157,6 +159,33 @@ def test_one_that_goes_while_others_are_verified_is_no_fault(torpor: Command) ->
         blobs = LocalBlobs(torpor.directory / DATA / "blobs", in_threads=False)
         verdict = anyio.run(lambda: verdict_on(reader, key, blobs=blobs))
     assert (verdict.records, verdict.difference) == (0, "")
+
+
+def test_those_that_are_not_kept_any_longer_are_counted_and_their_digests_stand(torpor: Command) -> None:
+    gone, left = children(torpor)
+    erased(torpor, ConversationKey(*gone.split("/", 2)))
+    told = "; 1 sub-agent not kept any longer, its digests stand"
+    assert torpor.output("verify", KEY.path).count(told) == 2
+    erased(torpor, ConversationKey(*left.split("/", 2)))
+    (line,) = torpor.output("verify", KEY.path).splitlines()
+    assert line.endswith("; 2 sub-agents not kept any longer, their digests stand")
+    assert [fact["retired"] for fact in torpor.facts("verify", KEY.path)] == [2]
+
+
+@pytest.mark.parametrize(("field", "told"), [("child_seq", "whom it worked for says"), ("link", "its last link is")])
+def test_a_sub_agent_that_ended_elsewhere_than_its_conversation_says_differs(
+    torpor: Command, field: str, told: str
+) -> None:
+    with open_to_audit(torpor.directory / DATA) as reader:
+        blobs, ends = LocalBlobs(torpor.directory / DATA / "blobs", in_threads=False), dict[Any, SubagentFinished]()
+        anyio.run(lambda: verdict_on(reader, KEY, blobs=blobs, ends=ends))
+        first, second = (ConversationKey(*path.split("/", 2)) for path in children(torpor))
+        other = {"child_seq": 99, "link": "ab"}[field]
+        ends[first] = msgspec.structs.replace(ends[first], **{field: other})
+        wrong = anyio.run(lambda: verdict_on(reader, first, blobs=blobs, ends=ends))
+        right = anyio.run(lambda: verdict_on(reader, second, blobs=blobs, ends=ends))
+    assert told in wrong.difference
+    assert (right.difference, ends) == ("", {})
 
 
 def test_an_export_leaves_them_out_and_takes_the_bundle_along(torpor: Command, tmp_path: Path) -> None:
