@@ -14,9 +14,9 @@ import anyio.to_thread
 import pytest
 
 from tests.support.drain_server import LET_GO, POINTS
-from tests.support.effects_checker import deeds_of, effect_faults, lines_of
 from tests.support.gate import Gate, open_gate
-from tests.support.journal_checker import Account, account_of, answer_faults, journal_faults, read_journals
+from tests.support.journal_checker import Account
+from tests.support.kill_judges import accounts_in, judged
 from tests.support.kill_run import make_home
 from tests.support.server_process import ServerProcess, process_of
 from torpor.client.options import ClientOptions
@@ -25,8 +25,8 @@ from torpor.records.commands import Receipt
 
 DEADLINE_S: Final = 60.0
 LONG: Final = "and take your time about it, since there is a lot of it. " * 6
-PAYS: Final = {2: "pay_keyed", 3: "pay_blindly", 4: "pay_probed"}
-"""By the number of the message that asks for it."""
+DOINGS: Final = {2: "pay_keyed", 3: "pay_blindly", 4: "pay_probed", 5: "scout_deep"}
+"""By the number of the message that asks for it; the last has a sub-agent work that has one of its own."""
 MESSAGES: Final = 9
 """Enough for a summary, a live context, tools and snapshots."""
 ENDINGS: Final = ("in time", "cut off", "killed")
@@ -37,8 +37,12 @@ SAMPLE: Final = {
     ("summary", "killed"),
     ("job", "cut off"),
     ("snapshot", "in time"),
+    ("child", "killed"),
+    ("tracker", "in time"),
+    ("tracker", "cut off"),
 }
 """Every point and every ending; the other pairs are for the long run."""
+PATH: Final = "default/developer/c0"
 _IMPATIENT: Final = ClientOptions(backoff_s=0.05, backoff_max_s=0.1)
 
 
@@ -64,8 +68,8 @@ class Talk:
 
     async def go_on(self) -> None:
         for number in range(1, MESSAGES + 1):
-            wish = f"m{number}: {PAYS[number]}" if number in PAYS else f"m{number}"
-            text = f"Say something {LONG} [{wish}]"
+            wish = f"m{number}: {DOINGS[number]}" if number in DOINGS else f"m{number}"
+            text = f"c0 says: say something {LONG} [{wish}]"
             self.receipts[f"m{number}"] = await self._client.send("c0", text, message_id=f"m{number}", agent="keeper")
         self.is_over.set()
 
@@ -102,6 +106,7 @@ async def end(server: ServerProcess, ending: str, *, folder: Path) -> dict[str, 
         (folder / "home" / LET_GO).touch()
     while "ended" not in (fact := await server.fact()):
         pass
+    assert await server.exit_code() == 0
     return fact
 
 
@@ -137,13 +142,18 @@ async def _connected(
         await anyio.sleep_forever()
 
 
-def judged(folder: Path) -> tuple[Account, list[str]]:
-    """What the journal says happened, and what is wrong with it."""
-    ((path, journal),) = read_journals(folder / "data" / "torpor.db").items()
-    account = account_of(journal)
-    deeds = deeds_of(lines_of(folder / "home" / "book.jsonl"))
-    faults = [*journal_faults(journal, account), *answer_faults(path, account), *effect_faults({path: account}, deeds)]
-    return account, faults
+def sub_agents_at_work(accounts: dict[str, Account], *, point: str, ending: str) -> None:
+    """One answered, and it had one work that answered; those that a stop caught came to nothing."""
+    own = accounts[PATH]
+    codes = [record.get("code", "") for record in own.children_ended]
+    is_caught = point in {"child", "tracker"} and ending != "in time"
+    assert codes == (["lost", ""] if is_caught else [""])
+    depths = {
+        depth: [path for path in accounts if path.startswith(f"{PATH}/") and path.count("/") == PATH.count("/") + depth]
+        for depth in (1, 2)
+    }
+    assert len(depths[1]) == len(codes)
+    assert len(depths[2]) == (2 if point == "tracker" and is_caught else 1)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +171,15 @@ async def test_a_server_stopped_in_the_middle_of_anything_answers_every_message_
         async with open_gate() as gate:
             told, talk = await live_twice(folder, point=point, ending=ending, gate=gate)
 
-    account, faults = judged(folder)
+    faults, _ = judged(folder)
     assert faults == []
+    accounts = accounts_in(folder)
+    account = accounts[PATH]
+    sub_agents_at_work(accounts, point=point, ending=ending)
     assert set(account.messages) == set(talk.receipts) == {f"m{number}" for number in range(1, MESSAGES + 1)}
     assert [turn.end for turn in account.turns.values()] == ["finished"] * MESSAGES
     if ending != "killed":
-        is_turn = point in {"model", "tool", "summary"}
+        is_turn = point not in {"job", "snapshot"}
         assert told["cut_off"] == int(ending == "cut off" and is_turn)
     if ending == "in time":
         again = [turn.number for turn in account.turns.values() if turn.attempts_max > 1]

@@ -6,7 +6,8 @@ SIGTERM ends it as ``torpor serve`` ends: it drains.
 
     model    a reply has come, and nobody knows of it yet      summary   likewise, of the model that folds
     tool     a write has had its effect, and is not recorded   job       likewise, of the model of a background job
-    snapshot is about to be written
+    snapshot is about to be written                            child     likewise, of a sub-agent's model
+                                                               tracker   likewise, of the one that works for that
 """
 
 import argparse
@@ -23,14 +24,22 @@ from tests.support.fault_points import Announce
 from tests.support.kill_server import announcer, end_with_the_test
 from tests.support.logging_model import LoggingModel
 from tests.support.obedient_model import ObedientModel
-from tests.support.side_model import LIVE, SUMMARY, TURN, SideModel, purpose_of
+from tests.support.side_model import CHILD, GRANDCHILD, LIVE, SUMMARY, TURN, SideModel, purpose_of
 from torpor.app import Wrapping, running
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.settings import read_settings
 from torpor.store.contract import Store
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult
 
-POINTS: Final = {"model": TURN, "tool": "tool", "summary": SUMMARY, "job": LIVE, "snapshot": "snapshot"}
+POINTS: Final = {
+    "model": TURN,
+    "tool": "tool",
+    "child": CHILD,
+    "tracker": GRANDCHILD,
+    "summary": SUMMARY,
+    "job": LIVE,
+    "snapshot": "snapshot",
+}
 LET_GO: Final = "let_go"
 
 

@@ -95,6 +95,10 @@ class ServerProcess:
         """SIGTERM."""
         self._process.send_signal(signal.SIGTERM)
 
+    async def exit_code(self) -> int:
+        """Once it has ended."""
+        return await self._process.wait()
+
     async def stop(self) -> bool:
         """SIGTERM; whether it ended in peace. False when it is held at its fault on the way.
 
@@ -103,7 +107,7 @@ class ServerProcess:
         self._process.send_signal(signal.SIGTERM)
         if not await self.until("ended"):
             return False
-        if (code := await self._process.wait()) != 0:
+        if (code := await self.exit_code()) != 0:
             raise ServerEnded(f"exit code {code}")
         return True
 
