@@ -10,7 +10,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.planting import Planted
 from torpor.actor.commit import Journal
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import SubagentFinished, Usage
+from torpor.records.journal import Usage
 from torpor.store.memory_data import Held, MemoryCore, MemoryData
 from torpor.subagents.findings import Findings
 from torpor.subagents.research import Research
@@ -91,10 +91,10 @@ def usage_below_forgotten() -> AbstractContextManager[object]:
 def lost_child_untold() -> AbstractContextManager[object]:
     """Whoever takes over says nothing of the sub-agents that were at work."""
 
-    async def lost(self: Spawning) -> tuple[SubagentFinished, ...]:
-        return ()
+    async def settle(self: Spawning) -> None:
+        return
 
-    return patch.object(Spawning, "lost", lost)
+    return patch.object(Spawning, "settle", settle)
 
 
 def steps_not_counted() -> AbstractContextManager[object]:
