@@ -376,6 +376,7 @@ def _live_contexts(
 
 def _statistics_of(home: Home) -> dict[str, Statistics]:
     return {
+        "mcp": home.mcp.statistics,
         "model": home.models.statistics,
         "tool_threads": lambda: home.tools.statistics().threads,
         "tool_processes": lambda: home.tools.statistics().processes,

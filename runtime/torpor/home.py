@@ -4,7 +4,7 @@ Above: the composition root, which runs them, and the command line, which tells 
 runs yet: tools have no callers, files are not watched, no model is asked.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import structlog
 
-from torpor.clock import Clock, IdSource
+from torpor.clock import Clock, IdSource, chance
 from torpor.flags.contract import EVERYTHING_ON
 from torpor.flags.face import Flags
 from torpor.model.contract import Model
@@ -29,6 +29,10 @@ from torpor.subagents.making import make_subagents, spawning_tools
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.load import load_tools
+from torpor.toolhost.mcp.elsewhere import McpTools
+from torpor.toolhost.mcp.loading import open_session, require_sdk
+from torpor.toolhost.mcp.servers import McpServers
+from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent, Agents
 from torpor.turn.definition import EVERY, AgentDefinition
@@ -59,6 +63,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     """All of it."""
 
     tools: ToolRegistry
+    mcp: McpServers
     models: ModelRegistry
     flags: Flags
     skills: SkillBook
@@ -73,6 +78,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
         """Follow the files until the block ends, load what the models need, and close what was opened."""
         async with (
             self.tools.running(),
+            self.mcp.running(),
             self.flags.running(),
             self.policies.watching(),
             self.models.opened(),
@@ -93,14 +99,16 @@ def load_home(
     wrap_model: Callable[[Model], Model],
     wrap_toolbox: Callable[[Toolbox], Toolbox],
     calls: Calls | None = None,
+    chance: Callable[[], float] = chance,
 ) -> Home:
     """Read the files of the home. Takes time: to be called before the event loop has much to do, or in a thread.
 
     What is broken among tools, skills and policies is logged and left out.
-    Args: calls: where tools that run are noted, for the watchdog.
+    Args: calls: where tools that run are noted, for the watchdog.  chance: from 0 up to 1, drawn anew each time.
     Raises: ConfigError: an agent or a flag cannot be used, or an agent's fixed parts are more than its profile grants.
     """
     tools = _tools(settings, blobs, calls)
+    servers = mcp_servers(settings, environ=environ, chance=chance)
     models = ModelRegistry(home=settings.home, environ=environ, clock=clock, ids=ids, circuit=settings.circuit)
     flags = Flags(settings.home, clock=clock, options=settings.flags)
     flags.load()
@@ -110,13 +118,26 @@ def load_home(
     policies.load()
     subagents = _subagents(settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
     agents = [
-        _agent(definition, settings=settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
+        _agent(
+            definition,
+            settings=settings,
+            tools=tools,
+            servers=servers,
+            models=models,
+            wrap_model=wrap_model,
+            wrap=wrap_toolbox,
+        )
         for definition in settings.agents
     ]
     policy_ids = {policy.id for policy in policies.policies}
     for agent in agents:
         missing = missing_in(
-            agent.definition, tools=tools, skills=skills.current, policies=policy_ids, subagents=subagents.keys()
+            agent.definition,
+            tools=tools,
+            skills=skills.current,
+            policies=policy_ids,
+            subagents=subagents.keys(),
+            servers=settings.mcp_servers.keys(),
         )
         for kind, names in missing.items():
             _log.warning(f"agent.{kind}_missing", agent=agent.name, **{kind: names})
@@ -134,6 +155,7 @@ def load_home(
     )
     return Home(
         tools=tools,
+        mcp=servers,
         models=models,
         flags=flags,
         skills=skills,
@@ -145,7 +167,13 @@ def load_home(
 
 
 def missing_in(
-    definition: AgentDefinition, *, tools: ToolRegistry, skills: Catalogue, policies: Set[str], subagents: Set[str]
+    definition: AgentDefinition,
+    *,
+    tools: ToolRegistry,
+    skills: Catalogue,
+    policies: Set[str],
+    subagents: Set[str],
+    servers: Set[str],
 ) -> dict[str, tuple[str, ...]]:
     """Names in the allow-lists of an agent that stand for nothing now, by the key of the list.
 
@@ -155,6 +183,7 @@ def missing_in(
         "skills": {EVERY, *(skill.key for skill in skills.skills)},
         "policies": {EVERY, *policies},
         "subagents": {EVERY, *subagents},
+        "mcp": {EVERY, *servers},
     }
     missing = {kind: tuple(sorted(set(getattr(definition, kind)) - names)) for kind, names in known.items()}
     return {kind: names for kind, names in {"tools": tools.missing(definition.tools), **missing}.items() if names}
@@ -167,24 +196,60 @@ def _tools(settings: Settings, blobs: Blobs, calls: Calls | None) -> ToolRegistr
     return ToolRegistry(loaded.tools, blobs=blobs, options=settings.tools, calls=calls)
 
 
+def mcp_servers(
+    settings: Settings, *, environ: Mapping[str, str], chance: Callable[[], float], shows_errors: bool = False
+) -> McpServers:
+    """Those of the home, none of which is started. Args: shows_errors: as ``Opening`` has it.
+
+    Raises: ConfigError: there is one, and the library for it is missing.
+    """
+    if settings.mcp_servers:
+        require_sdk()
+    return McpServers(
+        settings.mcp_servers,
+        home=settings.home,
+        values=Values(settings.home, environ),
+        open_=open_session,
+        options=settings.mcp,
+        chance=chance,
+        shows_errors=shows_errors,
+    )
+
+
+def _elsewhere(
+    names: Sequence[str], own: Toolbox, *, tools: ToolRegistry, servers: McpServers, wrap: Callable[[Toolbox], Toolbox]
+) -> McpTools | None:
+    """Where an agent has tools from beside ``own``; None for an agent without servers."""
+    named = [name for name in servers.servers if EVERY in names or name in names]
+    if not named:
+        return None
+    return McpTools(
+        servers,
+        names=named,
+        taken=[spec.name for spec in own.specs()],
+        toolbox_of=lambda lent: wrap(tools.lent_toolbox(lent)),
+    )
+
+
 def _agent(
     definition: AgentDefinition,
     *,
     settings: Settings,
     tools: ToolRegistry,
+    servers: McpServers,
     models: ModelRegistry,
     wrap_model: Callable[[Model], Model],
     wrap: Callable[[Toolbox], Toolbox],
 ) -> Agent:
     where = f"{AGENTS_FOLDER}/{definition.name}.toml"
+    own = tools.toolbox(definition.tools, more=spawning_tools(settings.subagent_definitions, definition.subagents))
     return Agent(
         definition,
         model=wrap_model(models.model(definition.model, where=where)),
         summariser=_summariser(definition, models=models, wrap_model=wrap_model, where=where),
         live=_live_model(definition, models=models, wrap_model=wrap_model, where=where),
-        toolbox=wrap(
-            tools.toolbox(definition.tools, more=spawning_tools(settings.subagent_definitions, definition.subagents))
-        ),
+        toolbox=wrap(own),
+        elsewhere=_elsewhere(definition.mcp, own, tools=tools, servers=servers, wrap=wrap),
         profile=settings.profiles[definition.profile],
         index_budget_tokens=settings.skills.index_budget_tokens,
     )

@@ -33,16 +33,18 @@ from torpor.subagents.definition import SUBAGENTS_FOLDER
 from torpor.subagents.making import spawning_tools
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
+from torpor.toolhost.mcp.loading import require_sdk
+from torpor.toolhost.mcp.options import MCP_FILE
 from torpor.toolhost.registry import ToolRegistry
 from torpor.toolhost.reserved import RESERVED_NAMES
-from torpor.turn.definition import AgentDefinition
+from torpor.turn.definition import EVERY, AgentDefinition
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a home, or one thing that is wrong in it."""
 
     part: str
-    """``settings``, ``agent``, ``subagent``, ``rehearsal``, ``skill``, ``tool``, ``flag`` or ``policy``."""
+    """``settings``, ``agent``, ``subagent``, ``rehearsal``, ``skill``, ``tool``, ``mcp``, ``flag`` or ``policy``."""
     name: str
     ok: bool
     detail: str
@@ -100,6 +102,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
         yield from map(_finding, parts.subagents.found())
+        yield from _servers(settings)
         costs = tool_costs({spec.name: spec for spec in parts.tools.toolbox().specs()})
         idle = _idle(settings, loaded)
         for key, detail in skill_costs(parts.catalogue):
@@ -143,8 +146,23 @@ def _finding(found: Found) -> Finding:
 
 
 def _part_of(where: str) -> str:
-    folders = {AGENTS_FOLDER: "agent", SUBAGENTS_FOLDER: "subagent"}
+    folders = {AGENTS_FOLDER: "agent", SUBAGENTS_FOLDER: "subagent", MCP_FILE: "mcp"}
     return next((part for folder, part in folders.items() if where.startswith(folder)), "settings")
+
+
+def _servers(settings: Settings) -> Iterator[Finding]:
+    """What can be told of MCP servers without starting one; `torpor mcp test` does."""
+    for name, server in settings.mcp_servers.items():
+        users = {each.name for each in settings.agents if EVERY in each.mcp or name in each.mcp}
+        doubt = "" if users else "no agent has its tools; "
+        whose = "one connection for each user" if server.is_users_own else "shared"
+        detail = f"{doubt}{server.told_as}, {whose}"
+        try:
+            require_sdk()
+        except ConfigError as exc:
+            yield Finding(part="mcp", name=name, ok=False, detail=_without_place(exc))
+        else:
+            yield Finding(part="mcp", name=name, ok=True, detail=detail, doubtful=bool(doubt))
 
 
 class _Parts:
@@ -207,6 +225,7 @@ def _doubts(agent: AgentDefinition, parts: "_Parts") -> Iterator[str]:
         skills=parts.catalogue,
         policies=parts.policies,
         subagents={each.name for each in parts.settings.subagent_definitions},
+        servers=parts.settings.mcp_servers.keys(),
     )
     for kind, names in missing.items():
         yield f"{kind} names {', '.join(names)}, which this home has not"

@@ -7,11 +7,16 @@ from typing import Final
 
 import msgspec
 
+from torpor.errors import ConfigError
 from torpor.flags.declared import KINDS, Flag, FlagsUnreadable
 from torpor.flags.options import FlagOptions
 from torpor.flags.source import FLAGS_FILE, read_flags
+from torpor.misfits import read_toml
 from torpor.policies.options import PolicyOptions
 from torpor.policies.source import POLICIES_FOLDER, read_policies
+from torpor.toolhost.mcp.names import server_of
+from torpor.toolhost.mcp.options import MCP_FILE
+from torpor.toolhost.mcp.reading import TABLE
 
 NOT_ASKED: Final = frozenset({"memory"})
 """Before the dot of keys, or all of one, for what the engine does not have yet."""
@@ -40,7 +45,7 @@ def flags_in(home: Path, *, tools: Set[str], agents: Set[str], options: FlagOpti
             place = f"{FLAGS_FILE}:{problem.line}" if problem.line else FLAGS_FILE
             yield Found(part="flag", name=place, detail=str(problem), is_wrong=True)
         return
-    known = {"tool": tools, "skill": _skills(home), "subagent": _subagents(home)}
+    known = {"tool": tools, "skill": _skills(home), "subagent": _subagents(home), "mcp": server_names(home)}
     for key, flag in flags.items():
         doubts = list(_doubts(key, flag, known=known, agents=agents, options=options))
         rules = f", {len(flag.rules)} rule{'s' if len(flag.rules) > 1 else ''}" if flag.rules else ""
@@ -64,7 +69,8 @@ def _doubts(
     key: str, flag: Flag, *, known: dict[str, Set[str]], agents: Set[str], options: FlagOptions
 ) -> Iterator[str]:
     kind, _, name = key.partition(".")
-    if kind in KINDS and name not in known[kind]:
+    is_served = kind == "tool" and server_of(name) in known["mcp"]  # what it has is known once it runs
+    if kind in KINDS and name not in known[kind] and not is_served:
         near = difflib.get_close_matches(name, known[kind], n=1)
         perhaps = f", perhaps {near[0]!r}" if near else ""
         yield f"gates nothing: there is no {kind} {name!r} in this home{perhaps}"
@@ -81,3 +87,12 @@ def _skills(home: Path) -> Set[str]:
 
 def _subagents(home: Path) -> Set[str]:
     return {file.stem for file in (home / "config" / "subagents").glob("*.toml")}
+
+
+def server_names(home: Path) -> Set[str]:
+    """MCP servers that the home names, usable or not."""
+    try:
+        named = read_toml(home / MCP_FILE, where=MCP_FILE).get(TABLE)
+    except (FileNotFoundError, ConfigError):
+        return frozenset()
+    return named.keys() if isinstance(named, dict) else frozenset()

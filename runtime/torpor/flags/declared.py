@@ -16,7 +16,7 @@ import msgspec
 from torpor.flags.contract import Decision, FlagContext
 from torpor.misfits import parse_toml, with_choices
 
-KINDS: Final = ("tool", "skill", "subagent")
+KINDS: Final = ("tool", "skill", "subagent", "mcp")
 """Before the dot of a key; behind it stands the name of what is gated."""
 WHOLES: Final = ("memory", "live_context")
 """Keys without a name."""

@@ -29,6 +29,10 @@ _NAMES_MAX: Final = 1_000
 """Of preambles whose model is remembered."""
 
 
+_TOOLS_MAX: Final = 2_000
+"""Names of tools that are labels; servers may make up more of them."""
+
+
 class KnownTools:
     """Names that may be labels: those of tools there are."""
 
@@ -36,7 +40,8 @@ class KnownTools:
         self._names: set[str] = set()
 
     def add(self, name: str) -> None:
-        self._names.add(name)
+        if len(self._names) < _TOOLS_MAX:
+            self._names.add(name)
 
     def label(self, name: str) -> str:
         """``name``, or what stands for one that no tool has."""

@@ -253,6 +253,17 @@ ROOMS: Final[Mapping[str, Room]] = {
             "log_bytes": Number(Kind.GAUGE, "Size of its write-ahead log."),
         },
     ),
+    "mcp": Room(
+        struct="toolhost.mcp.servers.McpStatistics",
+        numbers={
+            "connections": Number(Kind.GAUGE, "Connections to MCP servers, by how they stand.", ("state",)),
+            "up": Number(Kind.GAUGE, "Connections that are up.", ("server",)),
+            "tools": Number(Kind.GAUGE, "Tools that it offers now, over all connections to it.", ("server",)),
+            "rejected": Number(Kind.GAUGE, "Tools that are left out, as what cannot be offered.", ("server",)),
+            "lost": Number(Kind.COUNTER, "Times that it was lost, or could not be reached.", ("server",)),
+            "calls": Number(Kind.GAUGE, "Calls under way."),
+        },
+    ),
     "model": Room(
         struct="model.registry.ModelStatistics",
         numbers={

@@ -26,6 +26,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Of one reply."""
     tools: tuple[str, ...] = ()
     """Allow-list; empty for every tool of the home."""
+    mcp: tuple[str, ...] = ()
+    """MCP servers of the home whose tools it has; ``*`` for all."""
     subagents: tuple[str, ...] = ()
     """Sub-agents of the home that it may have work for it; ``*`` for all."""
     skills: tuple[str, ...] = ("*",)

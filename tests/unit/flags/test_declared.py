@@ -120,9 +120,9 @@ def test_flags_are_sorted_by_key() -> None:
         ('[flags."tool.pay"]\ndefault = 1', [(1, 'flags."tool.pay".default is unusable: expected bool, got int')]),
         ('[flags."tool.pay"]', [(1, 'flags."tool.pay" is unusable: object missing required field default')]),
         ('\n[flags."tol.pay"]\ndefault = true', [(2, 'flags."tol.pay" is unknown, perhaps \'tool.pay\', '
-          "expected tool.<name>, skill.<name>, subagent.<name>, memory or live_context")]),
+          "expected tool.<name>, skill.<name>, subagent.<name>, mcp.<name>, memory or live_context")]),
         ("[flags.tool.pay]\ndefault = true", [(1, 'flags."tool" is unknown, expected tool.<name>, skill.<name>, '
-          'subagent.<name>, memory or live_context; quote the key, as in [flags."tool.name"]')]),
+          'subagent.<name>, mcp.<name>, memory or live_context; quote the key, as in [flags."tool.name"]')]),
         ("[flag.memory]\ndefault = true", [(1, 'flag is unknown, expected tables [flags."<key>"]')]),
         ("flags = 3", [(1, 'flags is unknown, expected tables [flags."<key>"]')]),
         ("[flags.memory]\ndefault = true\nx = 3", [(1, 'flags."memory" is unusable: object contains unknown field x, '

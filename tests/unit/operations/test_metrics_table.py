@@ -13,7 +13,8 @@ NOT_REPORTED = {
     "client.torpor_client.ClientStatistics": "of a client, which is another process",
     "toolhost.places.PlacesStatistics": "holds two that are reported each by itself",
 }
-LABELS = {"agent", "code", "host", "how", "kind", "model", "outcome", "reason", "room", "state", "subagent", "tool"}
+LABELS = {"agent", "code", "host", "how", "kind", "model", "outcome", "reason", "room"}
+LABELS |= {"server", "state", "subagent", "tool"}
 """What numbers are told apart by: things that a home or the code names, never people or what they say."""
 
 

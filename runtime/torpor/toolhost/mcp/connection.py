@@ -27,7 +27,7 @@ _INVALID_PARAMS: Final = -32_602
 _log = structlog.get_logger()
 
 
-class ConnectionStatistics(msgspec.Struct, frozen=True, kw_only=True):
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How one connection stands."""
 
     server: str
@@ -74,6 +74,8 @@ class Connection:
         self._session: Session | None = None
         self._calls: set[anyio.CancelScope] = set()
         self._failures = 0
+        self.lost = 0
+        """Times that it was lost, or did not start."""
         self._why = ""
         self._news = anyio.Event()
         """Set, and replaced, whenever something changes."""
@@ -84,8 +86,9 @@ class Connection:
         """When it was last called, or wanted; of the event loop's clock."""
 
     @property
-    def is_busy(self) -> bool:
-        return bool(self._calls)
+    def calls(self) -> int:
+        """Under way."""
+        return len(self._calls)
 
     @property
     def is_known(self) -> bool:
@@ -153,8 +156,8 @@ class Connection:
                 else:
                     await self._live()
 
-    def statistics(self) -> ConnectionStatistics:
-        return ConnectionStatistics(
+    def standing(self) -> Standing:
+        return Standing(
             server=self.name,
             state=self.state,
             generation=self.generation,
@@ -296,6 +299,7 @@ class Connection:
             self._enter(ServerSignal.STOPPED)
             return
         self._failures += 1
+        self.lost += 1
         self._why = why
         was_up = self.state is ServerState.UP
         _log.warning("mcp.lost" if was_up else "mcp.not_started", server=self.name, why=why, failures=self._failures)

@@ -59,7 +59,7 @@ def _text(answer: Answer, *, tool: str, size_bytes_max: int) -> str:
         raise ToolFailed(f"{fact}; it has run all the same: ask for less")
     texts = [block["text"] for block in answer.content if _is_text(block)]
     notes = [_note(block) for block in answer.content if not _is_text(block)]
-    if answer.structured is not None and not _says(texts, answer.structured):
+    if answer.structured is not None and not (_says(texts, answer.structured) or _is_content(answer)):
         texts.append(_as_json(answer.structured, tool=tool))
     return "\n".join(filter(None, (*texts, *notes))) or EMPTY
 
@@ -73,6 +73,18 @@ def _says(texts: Iterable[str], structured: Any) -> bool:
     if isinstance(structured, Mapping) and structured.keys() == {"result"} and structured["result"] in texts:
         return True
     return any(_is_json_of(text, structured) for text in texts)
+
+
+def _is_content(answer: Answer) -> bool:
+    """Whether the structured content is the blocks again, pictures and all."""
+    structured = answer.structured
+    again = structured.get("result") if isinstance(structured, Mapping) and len(structured) == 1 else None
+    if not isinstance(again, list) or not again or len(again) != len(answer.content):
+        return False
+    return all(
+        isinstance(block, Mapping) and "type" in block and block["type"] == kind.get("type")
+        for block, kind in zip(again, answer.content, strict=True)
+    )
 
 
 def _is_json_of(text: str, value: Any) -> bool:

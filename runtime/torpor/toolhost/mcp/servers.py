@@ -5,7 +5,8 @@ before somebody needs it. Of connections that are one user's, the one that was n
 another one's.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from torpor.toolhost.mcp.connection import Connection, ConnectionStatistics
+from torpor.toolhost.mcp.connection import Connection, Standing
 from torpor.toolhost.mcp.listing import Listing
 from torpor.toolhost.mcp.options import McpOptions, McpServer, Servers
 from torpor.toolhost.mcp.session import Open, Opening
@@ -37,11 +38,13 @@ class Link(NamedTuple):
 class McpStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """How all of them stand."""
 
-    connections: tuple[ConnectionStatistics, ...] = ()
-
-    @property
-    def up(self) -> int:
-        return sum(each.state is ServerState.UP for each in self.connections)
+    connections: Mapping[ServerState, int]
+    up: Mapping[str, int]
+    """Connections by server, as are the others; servers that nobody needed yet included."""
+    tools: Mapping[str, int]
+    rejected: Mapping[str, int]
+    lost: Mapping[str, int]
+    calls: int
 
 
 class McpServers:
@@ -67,6 +70,8 @@ class McpServers:
         self._shows_errors = shows_errors
         self._connections: dict[Link, tuple[Connection, anyio.CancelScope]] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._lost = Counter[str]()
+        """Of connections that made room."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -116,8 +121,27 @@ class McpServers:
         """What is known of each; nothing of those that were not needed yet."""
         return tuple((link, self._connections[link][0].tools) for link in links if link in self._connections)
 
+    def standings(self) -> tuple[Standing, ...]:
+        """Of each connection."""
+        return tuple(each.standing() for each, _ in self._connections.values())
+
     def statistics(self) -> McpStatistics:
-        return McpStatistics(connections=tuple(each.statistics() for each, _ in self._connections.values()))
+        connections = [each for each, _ in self._connections.values()]
+
+        def by_server(count: Callable[[Connection], int]) -> dict[str, int]:
+            counted = dict.fromkeys(self.servers, 0)
+            for each in connections:
+                counted[each.name] += count(each)
+            return counted
+
+        return McpStatistics(
+            connections={state: sum(each.state is state for each in connections) for state in ServerState},
+            up=by_server(lambda each: each.state is ServerState.UP),
+            tools=by_server(lambda each: len(each.tools.tools)),
+            rejected=by_server(lambda each: len(each.tools.rejected)),
+            lost={name: self._lost[name] + count for name, count in by_server(lambda each: each.lost).items()},
+            calls=sum(each.calls for each in connections),
+        )
 
     async def _own(self, connection: Connection, scope: anyio.CancelScope) -> None:
         with scope:
@@ -125,12 +149,13 @@ class McpServers:
 
     def _make_room(self) -> None:
         """Also shared ones may go, where all are: their next call makes them anew."""
-        free = [(each.used_s, link) for link, (each, _) in self._connections.items() if not each.is_busy]
+        free = [(each.used_s, link) for link, (each, _) in self._connections.items() if not each.calls]
         own = [(used_s, link) for used_s, link in free if link.principal]
         if not free:
             raise NotStarted("too many servers are connected at once; nothing was done, try again later")
         _, link = min(own or free)
-        _, scope = self._connections.pop(link)
+        gone, scope = self._connections.pop(link)
+        self._lost[link.server] += gone.lost
         scope.cancel()
 
     def _opening(self, link: Link, owner: Connection) -> Opening:

@@ -28,6 +28,14 @@ CASES: list[tuple[Answer, str]] = [
         Answer(content=(text("see"), {"type": "image", "mimeType": "image/png", "data": "AAAA" * 100})),
         "see\n[image, image/png, about 300 bytes: not shown]",
     ),
+    (
+        Answer(
+            content=(text("see"), {"type": "image", "data": "AAAA", "mimeType": "image/png"}),
+            structured={"result": [text("see"), {"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
+        ),
+        "see\n[image, image/png, about 3 bytes: not shown]",
+    ),
+    (Answer(content=(text("a"),), structured={"result": [{"type": "row"}]}), 'a\n{"result":[{"type":"row"}]}'),
     (Answer(content=({"type": "audio"},)), "[audio, of an unknown type, about 0 bytes: not shown]"),
     (Answer(content=({"type": "resource", "resource": {"uri": "x:1", "text": "body"}},)), "body"),
     (Answer(content=({"type": "resource", "resource": {"uri": "x:1"}},)), "[a resource x:1: not shown]"),
