@@ -34,7 +34,7 @@ def test_a_chat_shows_who_works_and_inspect_shows_how(tmp_path: Path) -> None:
     assert json.loads(shown[-1])["sources"][0]["locator"].startswith("falls.jsonl:")
     assert row["path"] == "default/developer/c1"
 
-    assert f"sub-agent spawn_research_agent as {child} succeeded (3 model calls, " in told
+    assert f"sub-agent spawn_research_agent as {child} succeeded (3 model calls of its own, " in told
     used = sum(each["facts"]["usage"]["output_tokens"] for each in work if each["kind"] == "model_replied")
     assert used > 0
     assert (last["subagents_usage"]["output_tokens"], ended["facts"]["usage"]["output_tokens"]) == (used, used)

@@ -382,10 +382,10 @@ def _subagent_finished(record: SubagentFinished) -> Description:
         "told_as": record.told_as.value,
     }
     if record.code and record.outcome is Outcome.SUCCEEDED:
-        how = f" with what it had when its {record.code} were used up"
+        how = f" with what it had when its {_BUDGETS.get(record.code, record.code)}"
     else:
         how = f", {record.code}" if record.code else ""
-    work = f"{_count(range(record.rounds), 'model call')}, {_tokens(record.usage)}"
+    work = f"{_count(range(record.rounds), 'model call')} of its own, {_tokens(record.usage)} in all"
     work += f", {_count(range(record.findings), 'finding')}"
     if record.dropped:
         work += f", {_count(record.dropped, 'unknown id')} dropped"

@@ -74,8 +74,8 @@ def test_every_record_is_told_in_one_line() -> None:
         "tool pay ended with its outcome unknown (17 bytes, cut to fit)",
         "skill refunds loaded (about 300 tokens)",
         "sub-agent digger started as call_1-1",
-        "sub-agent digger as call_1-1 succeeded with what it had when its steps were used up (3 model calls,"
-        " 700 tokens in, 20 out, 2 findings, 1 unknown id dropped)",
+        "sub-agent digger as call_1-1 succeeded with what it had when its steps were used up (3 model calls"
+        " of its own, 700 tokens in, 20 out in all, 2 findings, 1 unknown id dropped)",
         "turns 1 to 1 folded, by the summariser, generation 2, 1 open item (about 900 tokens before, 300 after)",
         "no summary, bad_summary: the summariser said nothing",
         "model failed, model_unavailable: no route, asked again in 2 s as model 'other'",

@@ -1,6 +1,7 @@
 """Sub-agents work for a call, within their budgets, and nothing of them but the answer reaches who asked."""
 
 import json
+from functools import reduce
 from typing import Any
 
 import anyio
@@ -20,7 +21,9 @@ from tests.support.subagents import (
     spawning,
     subagent,
 )
+from torpor.conversation.budget import added
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
+from torpor.operations.timeline import Timeline
 from torpor.records.blocks import text_block
 from torpor.records.journal import (
     JournalRecord,
@@ -255,6 +258,13 @@ async def test_what_all_levels_cost_is_on_record_of_the_first() -> None:
         (finished,) = ended(await engine.records())
         rounds = await engine.records_of(ModelReplied, key=KEY.child(finished.child))
         (below,) = ended(await engine.records(KEY.child(finished.child)))
+        keys = (KEY, *await children(engine))
+        asked_for = [reply.usage for key in keys for reply in await engine.records_of(ModelReplied, key=key)]
+        used = {key: [*Timeline().rows(await engine.records(key))][-1].turn_usage for key in keys}
+    assert len(keys) == 3
+    assert used[KEY] == reduce(added, asked_for), "each token of each level is told once"
+    assert used[keys[1]] == finished.usage
+    assert used[keys[2]] == below.usage
     first = rounds[0].usage
     assert (below.usage.input_tokens, below.usage.output_tokens, below.rounds) == (7, 3, 1)
     assert finished.usage.input_tokens == first.input_tokens + 20 + 7
