@@ -7,7 +7,7 @@ from tests.support.oracle_case import Case
 from tests.support.oracle_children import Broken
 from tests.support.oracle_evidence import ChildRules, Json
 
-_BUDGETS = frozenset({"steps", "tokens", "seconds"})
+_BUDGETS = frozenset({"steps", "tokens", "seconds", "context_too_long", "output_limit"})
 
 
 def judge_answer(case: Case, finished: Json, *, told: str, rules: ChildRules) -> Iterator[Broken]:

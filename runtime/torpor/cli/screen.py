@@ -55,6 +55,8 @@ _WORK_ENDED: Final = {
     "steps": "used up its steps",
     "tokens": "used up its tokens",
     "seconds": "used up its time",
+    "context_too_long": "ran out of its window",
+    "output_limit": "had its reply cut off",
     "cancelled": "was cancelled",
     "lost": "was lost",
 }

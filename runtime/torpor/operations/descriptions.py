@@ -483,6 +483,12 @@ def describe(record: JournalRecord) -> Description:
     return _DESCRIPTIONS[type(record)](record)
 
 
+_BUDGETS: Final = {
+    **{budget: f"{budget} were used up" for budget in ("steps", "tokens", "seconds")},
+    "context_too_long": "window was full",
+    "output_limit": "reply was cut off",
+}
+"""By the code of a sub-agent that gave what it had."""
 _OUTCOMES: Final = {
     Outcome.SUCCEEDED: "succeeded",
     Outcome.FAILED: "failed",

@@ -124,7 +124,7 @@ class SubagentFinishedEvent(Event, frozen=True, tag="subagent.finished"):
     name: str
     outcome: Outcome
     code: str = ""
-    """Empty where it answered; else the budget that it overran and gave what it had, or what ended it."""
+    """Empty where it answered; else the budget or limit that it overran and gave what it had, or what ended it."""
     rounds: int = 0
     """Model calls that were answered."""
     bundle: str = ""

@@ -21,6 +21,7 @@ from torpor.actor.commit import Journal
 from torpor.actor.interpreting import interpreter_of
 from torpor.actor.parts import ActorParts
 from torpor.conversation.budget import added, tokens_of
+from torpor.conversation.compaction import Overflow
 from torpor.conversation.markup import defused
 from torpor.conversation.state import PAUSED, CallState, ConversationState, TurnState
 from torpor.conversation.steps import (
@@ -36,6 +37,7 @@ from torpor.conversation.steps import (
 )
 from torpor.conversation.text import clean
 from torpor.errors import StoreError, ToolFailed
+from torpor.provider_errors import ContextTooLong
 from torpor.records.blocks import head_of, text_block
 from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import (
@@ -66,6 +68,14 @@ from torpor.turn.tool_batch import settled_as_they_stand
 STEPS: Final = "steps"
 TOKENS: Final = "tokens"
 SECONDS: Final = "seconds"
+CONTEXT_TOO_LONG: Final = "context_too_long"
+OUTPUT_LIMIT: Final = "output_limit"
+_ITS_MODELS: Final = {
+    Overflow.TURN: CONTEXT_TOO_LONG,
+    ContextTooLong.code: CONTEXT_TOO_LONG,
+    OUTPUT_LIMIT: OUTPUT_LIMIT,
+}
+"""Limits of its model that end its turn, by the code of that end: what was selected by then counts, if anything was."""
 CANCELLED: Final = "cancelled"
 CRASHED: Final = "crashed"
 
@@ -184,7 +194,7 @@ class Child:
         self._interpreter: Interpreter | None = None
         self._messages = 0
         self.code = ""
-        """The budget that is over; empty while none is."""
+        """The budget that is over, or the limit of its model; empty while none is."""
 
     async def work(self, task: str) -> Accepted:
         """The answer, or what there is of it when a budget is over.
@@ -297,6 +307,8 @@ class Child:
         while True:
             await interpreter.run()
             await self._collector.sink.select(())  # comes back when all that was found before has arrived
+            if findings.selected:
+                self.code = self.code or _ITS_MODELS.get(self.journal.failure, "")
             if self.code:
                 return result.overrun(findings)
             if self.journal.failure:

@@ -116,6 +116,8 @@ def test_tools_are_told_between_the_words(shown: Shown) -> None:
         ("steps", 1, 1, "used up its steps after 1 step, 1 finding"),
         ("tokens", 2, 0, "used up its tokens after 2 steps"),
         ("seconds", 2, 0, "used up its time after 2 steps"),
+        ("context_too_long", 2, 1, "ran out of its window after 2 steps, 1 finding"),
+        ("output_limit", 2, 1, "had its reply cut off after 2 steps, 1 finding"),
         ("cancelled", 0, 0, "was cancelled after 0 steps"),
         ("lost", 0, 0, "was lost after 0 steps"),
         ("failed", 1, 0, "failed after 1 step"),

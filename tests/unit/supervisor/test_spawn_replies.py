@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from tests.support.doubles import Play, PlayedModel, calls, replies, says, use
+from tests.support.doubles import Play, PlayedModel, calls, fails, replies, says, use
 from tests.support.engine import running_engine
 from tests.support.subagents import asks, ended, results_of, said, searching, selecting, spawning, subagent
 from torpor.conversation.steps import StepOptions
+from torpor.provider_errors import ContextTooLong
 from torpor.records.blocks import text_block
-from torpor.records.journal import JournalRecord
+from torpor.records.journal import JournalRecord, Outcome
 from torpor.subagents.definition import Subagent
 from torpor.subagents.research import Research
 
@@ -88,3 +89,28 @@ async def test_its_own_steps_bound_it_even_where_those_of_a_turn_are_fewer(step_
         records = await engine.records()
     assert (ended(records)[0].code, ended(records)[0].rounds) == ("steps", 4)
     assert '"s1"' in said(results_of(records)[0])
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (fails(ContextTooLong("prompt is too long")), "context_too_long"),
+        (replies(stop_reason="max_tokens"), "output_limit"),
+    ],
+)
+@pytest.mark.parametrize("has_selected", [True, False])
+async def test_a_limit_of_its_model_leaves_what_was_selected_and_fails_it_where_nothing_was(
+    end: Play, code: str, has_selected: bool
+) -> None:
+    found = calls(use("search", "a", ids=["s1", "s2"]))
+    picked = calls(use("select", "b", ids=["s2"])) if has_selected else found
+    tools = [searching(), selecting()]
+    records = await asked(subagent("scout", found, picked, *[end] * 3, tools=tools, result=Research()))
+    (finished,), (result,) = ended(records), results_of(records)
+    if has_selected:
+        assert (finished.outcome, finished.code, finished.findings) == (Outcome.SUCCEEDED, code, 2)
+        assert [source["id"] for source in json.loads(said(result))["sources"]] == ["s2"]
+        assert finished.bundle
+    else:
+        assert (finished.outcome, finished.code, finished.bundle) == (Outcome.FAILED, "failed", "")
+        assert code in said(result)
