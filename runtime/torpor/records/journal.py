@@ -461,8 +461,8 @@ class SubagentFinished(Record, frozen=True, tag="subagent_finished"):
     child: str
     outcome: Outcome
     code: str = ""
-    """Empty where it answered; ``steps``, ``tokens`` or ``seconds``: the budget that it overran, ``context_too_long`` or
-    ``output_limit``: the limit of its model, and gave what it had; ``cancelled``; ``lost``: its process ended;
+    """Empty where it answered; ``steps``, ``tokens`` or ``seconds``: the budget that it overran, ``context_too_long``
+    or ``output_limit``: the limit of its model, and gave what it had; ``cancelled``; ``lost``: its process ended;
     ``failed``: the result says how."""
     rounds: int = 0
     """Model calls that were answered."""
