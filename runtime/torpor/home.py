@@ -29,6 +29,7 @@ from torpor.subagents.making import make_subagents, spawning_tools
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.load import load_tools
+from torpor.toolhost.mcp.asking import McpAsks
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.loading import open_session, require_sdk
 from torpor.toolhost.mcp.servers import McpServers
@@ -116,7 +117,9 @@ def load_home(
     skills.load()
     policies = PolicyBook(settings.home, options=settings.policies)
     policies.load()
-    subagents = _subagents(settings, tools=tools, models=models, wrap_model=wrap_model, wrap=wrap_toolbox)
+    subagents = _subagents(
+        settings, tools=tools, servers=servers, models=models, wrap_model=wrap_model, wrap=wrap_toolbox
+    )
     agents = [
         _agent(
             definition,
@@ -259,6 +262,7 @@ def _subagents(
     settings: Settings,
     *,
     tools: ToolRegistry,
+    servers: McpServers,
     models: ModelRegistry,
     wrap_model: Callable[[Model], Model],
     wrap: Callable[[Toolbox], Toolbox],
@@ -278,6 +282,8 @@ def _subagents(
         model_table=usual.model,
         wrap_toolbox=wrap,
         index_budget_tokens=settings.skills.index_budget_tokens,
+        servers=servers.servers.keys(),
+        asks=McpAsks(servers),
     )
 
 

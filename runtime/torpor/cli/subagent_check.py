@@ -32,6 +32,7 @@ class SubagentCheck:
         self._definitions = settings.subagent_definitions
         self._models = models
         self._tools = tools
+        self._servers = settings.mcp_servers.keys()
         self._catalogue = catalogue
         self._owed: dict[str, Owed | ConfigError] = {}
 
@@ -46,7 +47,7 @@ class SubagentCheck:
     def _judged(self, definition: SubagentDefinition) -> Iterator[Found]:
         where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
         wrong = functools.partial(Found, part=_PART, name=where, is_wrong=True)
-        faults = list(faults_of(definition, self._definitions, tools=self._tools))
+        faults = list(faults_of(definition, self._definitions, tools=self._tools, servers=self._servers))
         for fault in faults:
             yield wrong(detail=_without_place(fault))
         owed = self._owed_by(definition.result)

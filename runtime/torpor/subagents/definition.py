@@ -19,6 +19,14 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3_600)]
 
 
+class EvidenceServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An MCP server that searches evidence."""
+
+    server: str
+    tool: str = "search_evidence"
+    """As the server calls it. It takes ``query`` and ``limit``, and answers with a list of entries."""
+
+
 class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``config/subagents/<name>.toml``."""
 
@@ -34,6 +42,8 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Played instead of the model's own while there is no key, a file of ``config/rehearsals``."""
     tools: tuple[str, ...] = ()
     """Tools of the home that it may call, none of which may write; those of its result type are always there."""
+    evidence: EvidenceServer | None = None
+    """Searched instead of the evidence of the home."""
     subagents: tuple[str, ...] = ()
     """Sub-agents that it may have work for it."""
     skills: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 Above: the home, which knows the files. What a result type needs, such as the evidence, is read only where one is owed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +20,9 @@ from torpor.subagents.evidence import EVIDENCE_FOLDER, EvidenceIndex, read_evide
 from torpor.subagents.plan import PLAN, Plans
 from torpor.subagents.research import RESEARCH, Research, research_tools
 from torpor.subagents.results import ResultType
+from torpor.subagents.served_evidence import served_search
 from torpor.subagents.text import TEXT, Text
-from torpor.toolhost.contract import Toolbox, ToolSpec
+from torpor.toolhost.contract import Asks, Toolbox, ToolSpec
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.registry import ToolRegistry
 from torpor.toolhost.reserved import RESERVED_NAMES, SEARCH_EVIDENCE
@@ -47,6 +48,14 @@ def _research(home: Path) -> Owed:
     tools = research_tools(EvidenceIndex(evidence))
     offered = tuple(tool for tool in tools if evidence or tool.name != SEARCH_EVIDENCE)
     return Owed(Research(), offered, {"evidence": len(evidence)})
+
+
+def _searching(owed: Owed, definition: SubagentDefinition, asks: Asks | None) -> Owed:
+    """With the server that the definition names in the place of the evidence of the home."""
+    if definition.evidence is None:
+        return owed
+    tools = (tool for tool in owed.tools if tool.name != SEARCH_EVIDENCE)
+    return owed._replace(tools=(*tools, served_search(definition.evidence, asks)))
 
 
 def _plan(home: Path) -> Owed:
@@ -84,15 +93,18 @@ def make_subagents(
     model_table: Mapping[str, Any],
     wrap_toolbox: Callable[[Toolbox], Toolbox],
     index_budget_tokens: int,
+    servers: Collection[str] = (),
+    asks: Asks | None = None,
 ) -> dict[str, Subagent]:
     """All of them by name.
 
     Args: model_table: what an agent's definition says of its model, for those that name none of their own.
+        servers, asks: the MCP servers of the home, and how they are asked.
     Raises: ConfigError: one may write, names what is not there, or has the name of a tool; or the files that its result
         type needs cannot be used.
     """
     for definition in definitions:
-        for fault in faults_of(definition, definitions, tools=tools):
+        for fault in faults_of(definition, definitions, tools=tools, servers=servers):
             raise fault
     owed = {name: RESULTS[name](home) for name in sorted({each.result for each in definitions})}
     read = {name: entries for each in owed.values() for name, entries in each.read.items()}
@@ -108,6 +120,7 @@ def make_subagents(
             model_table=model_table,
             wrap_toolbox=wrap_toolbox,
             index_budget_tokens=index_budget_tokens,
+            asks=asks,
         )
         for definition in definitions
     }
@@ -123,12 +136,14 @@ def made_of(
     model_table: Mapping[str, Any],
     wrap_toolbox: Callable[[Toolbox], Toolbox],
     index_budget_tokens: int,
+    asks: Asks | None = None,
 ) -> Subagent:
     """One, of a definition without faults.
 
     Args: definitions: of all, among them those that work for this one.
     Raises: ConfigError: there is nothing that it could search.
     """
+    owed = _searching(owed, definition, asks)
     if definition.result == RESEARCH and not definition.tools and SEARCH_EVIDENCE not in {t.name for t in owed.tools}:
         expected = f"entries in *.jsonl files, which {definition.name} searches, or tools of the home in its file"
         raise ConfigError(EVIDENCE_FOLDER, key="folder", found=Words("without an entry"), expected=expected)
@@ -150,7 +165,11 @@ def made_of(
 
 
 def faults_of(
-    definition: SubagentDefinition, definitions: Sequence[SubagentDefinition], *, tools: ToolRegistry
+    definition: SubagentDefinition,
+    definitions: Sequence[SubagentDefinition],
+    *,
+    tools: ToolRegistry,
+    servers: Collection[str] = (),
 ) -> Iterator[ConfigError]:
     """What its type allows and the rest of the home does not. Args: definitions: of all."""
     where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
@@ -168,6 +187,13 @@ def faults_of(
         elif spec.effect is not Effect.READ:
             expected = "tools that only read: a sub-agent runs again after a crash, and nobody confirms what it does"
             yield ConfigError(where, key="tools", found=name, expected=expected)
+    if definition.evidence is not None:
+        if definition.result not in {RESEARCH, PLAN}:
+            expected = f"nothing, since a result {definition.result!r} searches no evidence"
+            yield ConfigError(where, key="evidence", found=Words("a server"), expected=expected)
+        if definition.evidence.server not in servers:
+            expected = f"MCP servers among {', '.join(sorted(servers)) or 'none'}"
+            yield ConfigError(where, key="evidence.server", found=definition.evidence.server, expected=expected)
     known = {each.name for each in definitions}
     for name in definition.subagents:
         if name not in {EVERY, *known}:

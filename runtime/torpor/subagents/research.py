@@ -89,6 +89,14 @@ class Research:
         return Accepted(told=told, kept=kept, dropped=dropped)
 
 
+def glance(entry: Found | Finding) -> str:
+    """An entry in one line, as the sub-agent's own model sees it."""
+    short = cut(entry.excerpt, chars_max=_GLANCE_CHARS)
+    short += "…" if len(short) < len(entry.excerpt) else ""
+    about = ", ".join(str(part) for part in (entry.year, entry.kind, entry.strength) if part)
+    return " | ".join(filter(None, (entry.id, entry.title, about, short)))
+
+
 def research_tools(evidence: EvidenceIndex) -> tuple[Tool[..., Any], ...]:
     """``search_evidence`` and ``select_sources``; both need a collector in their context."""
 
@@ -102,11 +110,11 @@ def research_tools(evidence: EvidenceIndex) -> tuple[Tool[..., Any], ...]:
             query: A few words of what to look for; other forms of a word are found as well, other words for it are not.
             limit: How many to show at most.
         """
-        collector = _collector_of(context)
+        collector = collector_of(context)
         entries = evidence.search(query, limit=limit)
         for entry in entries:
             await collector.found(_finding(entry))
-        return "\n".join(map(_glance, entries)) or "Nothing in the evidence index shares a word with it; try others."
+        return "\n".join(map(glance, entries)) or "Nothing in the evidence index shares a word with it; try others."
 
     @tool(name=SELECT_SOURCES, effect="read")
     async def select_sources(context: ToolContext, ids: Ids) -> str:
@@ -115,12 +123,13 @@ def research_tools(evidence: EvidenceIndex) -> tuple[Tool[..., Any], ...]:
         Args:
             ids: As the searches show them, the best first.
         """
-        return _said(await _collector_of(context).select(ids))
+        return _said(await collector_of(context).select(ids))
 
     return (search_evidence, select_sources)
 
 
-def _collector_of(context: ToolContext) -> FindingSink:
+def collector_of(context: ToolContext) -> FindingSink:
+    """Raises: ToolRefused: nothing is collected in this call."""
     if context.collector is None:
         raise ToolRefused("nothing is collected here, since this is no sub-agent that collects")
     return context.collector
@@ -136,12 +145,6 @@ def _finding(entry: Found) -> Finding:
         kind=entry.kind,
         strength=entry.strength,
     )
-
-
-def _glance(entry: Found) -> str:
-    short = cut(entry.excerpt, chars_max=_GLANCE_CHARS)
-    short += "…" if len(short) < len(entry.excerpt) else ""
-    return f"{entry.id} | {entry.title} | {entry.year}, {entry.kind}, {entry.strength} | {short}"
 
 
 def _said(selection: Selection) -> str:

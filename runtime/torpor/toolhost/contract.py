@@ -221,6 +221,21 @@ class Toolbox(Protocol):
         ...
 
 
+class Asks(Protocol):
+    """The MCP servers, for a tool of ours that asks one for an answer of its own."""
+
+    def gate(self, server: str) -> str:
+        """Key of the flag that switches ``server``."""
+        ...
+
+    async def ask(self, server: str, tool: str, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """What ``tool`` of ``server`` answers, as values of JSON; a text where it is none.
+
+        Raises: ToolError: it cannot be asked by this principal, or it failed.
+        """
+        ...
+
+
 class Lent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Tools from elsewhere, as they are now."""
 

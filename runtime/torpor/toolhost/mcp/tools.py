@@ -13,7 +13,7 @@ from torpor.toolhost.mcp.results import told
 from torpor.toolhost.mcp.servers import Link, McpServers
 from torpor.toolhost.signature import Parameters, Routine
 
-_WAITING_SHARE: Final = 0.8
+WAITING_SHARE: Final = 0.8
 """Of its deadline, that a call waits for its server at most; so what was not sent does not count as unknown."""
 
 
@@ -56,7 +56,7 @@ class LentTool(Tool[..., Any]):
 def _caller(tool: ServedTool, link: Link, *, servers: McpServers) -> Callable[..., Any]:
     async def call(context: ToolContext, arguments: dict[str, Any]) -> str:
         connection = servers.connection(link)
-        wait_s = tool.deadline_s * _WAITING_SHARE
+        wait_s = tool.deadline_s * WAITING_SHARE
         answer = await connection.call(tool.title, arguments, wait_s=wait_s, report=context.report)
         return told(answer, tool=tool.name, size_bytes_max=servers.options.result_bytes_max)
 

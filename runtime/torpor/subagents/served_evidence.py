@@ -1,0 +1,89 @@
+"""Evidence that an MCP server searches, in the place of the evidence of the home.
+
+The tool is the same to the sub-agent's model. What the server finds goes into the collector, each entry by itself: one
+that is no entry is left out and counted, and the others are there.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from torpor.errors import ToolFailed, ToolRefused
+from torpor.subagents.definition import EvidenceServer
+from torpor.subagents.research import collector_of, glance
+from torpor.toolhost.contract import Asks, Finding, ToolContext
+from torpor.toolhost.declare import Tool, tool
+from torpor.toolhost.reserved import SEARCH_EVIDENCE
+
+ENTRIES_MAX: Final = 10
+_LISTS: Final = ("entries", "results", "items", "sources")
+"""Fields of an answer that may hold the list."""
+_OTHER_NAMES: Final = {"locator": ("url", "uri", "path"), "excerpt": ("text", "snippet", "abstract", "summary")}
+
+
+def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
+    """``search_evidence``, which needs a collector in its context. Args: asks: None where nothing runs."""
+
+    @tool(name=SEARCH_EVIDENCE, effect="read")
+    async def search_evidence(
+        context: ToolContext, query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=ENTRIES_MAX)] = 5
+    ) -> str:
+        """Find entries of the evidence that fit a query, the best first.
+
+        Args:
+            query: A few words of what to look for.
+            limit: How many to show at most.
+        """
+        if asks is None:
+            raise ToolRefused("no server can be asked here")
+        collector = collector_of(context)
+        answer = await asks.ask(where.server, where.tool, {"query": query, "limit": limit}, context)
+        entries, left_out = entries_in(answer, limit=limit)
+        shown = []
+        for entry in entries:
+            try:
+                await collector.found(entry)
+            except ToolFailed:
+                left_out += 1
+            else:
+                shown.append(glance(entry))
+        if left_out:
+            shown.append(f"({left_out} more cannot be used: without an id, or with one that nobody can write.)")
+        return "\n".join(shown) or "Nothing was found; try other words."
+
+    search_evidence.gate = asks.gate(where.server) if asks is not None else f"mcp.{where.server}"
+    return search_evidence
+
+
+def entries_in(answer: Any, *, limit: int) -> tuple[tuple[Finding, ...], int]:
+    """The entries of an answer, at most ``limit``, and how many are none.
+
+    Raises: ToolFailed: it is no list of entries.
+    """
+    if isinstance(answer, Mapping):
+        answer = next((answer[name] for name in _LISTS if isinstance(answer.get(name), list)), None)
+    if not isinstance(answer, list):
+        raise ToolFailed("the server's answer is no list of entries; whoever looks after it must look at it")
+    found = [_finding(entry) for entry in answer[:limit]]
+    entries = tuple(entry for entry in found if entry is not None)
+    return entries, len(found) - len(entries)
+
+
+def _finding(entry: Any) -> Finding | None:
+    if not isinstance(entry, Mapping) or not (id_ := _text(entry, ("id",))):
+        return None
+    year = entry.get("year", 0)
+    return Finding(
+        id=id_,
+        title=_text(entry, ("title", "name")) or id_,
+        locator=_text(entry, ("locator", *_OTHER_NAMES["locator"])) or id_,
+        excerpt=_text(entry, ("excerpt", *_OTHER_NAMES["excerpt"])),
+        year=year if isinstance(year, int) else 0,
+        kind=_text(entry, ("kind", "type")),
+        strength=_text(entry, ("strength",)),
+    )
+
+
+def _text(entry: Mapping[str, Any], names: Iterable[str]) -> str:
+    return next((value for name in names if isinstance(value := entry.get(name), str) and value), "")
