@@ -71,7 +71,9 @@ async def until_at_rest(client: TorporClient) -> None:
         await anyio.sleep(0.01)
 
 
-@pytest.mark.parametrize("learns", ["from the reply of the lowest", "from a message of a client"])
+@pytest.mark.parametrize(
+    "learns", [pytest.param("from the reply of the lowest", marks=pytest.mark.soak), "from a message of a client"]
+)
 async def test_who_is_replaced_writes_nothing_and_ends_at_every_level_while_the_spawn_runs_again(
     learns: str, folder: Path
 ) -> None:
