@@ -154,6 +154,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
     """What can be told of MCP servers without starting one; `torpor mcp test` does."""
     for name, server in settings.mcp_servers.items():
         users = {each.name for each in settings.agents if EVERY in each.mcp or name in each.mcp}
+        users |= {each.name for each in settings.subagent_definitions if each.evidence and each.evidence.server == name}
         doubt = "" if users else "no agent has its tools; "
         whose = "one connection for each user" if server.is_users_own else "shared"
         detail = f"{doubt}{server.told_as}, {whose}"

@@ -1,0 +1,171 @@
+"""``torpor mcp``: the MCP servers of a home, each started or reached once, and what its tools cost."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import click
+import msgspec
+
+from torpor.cli.folders import home_option
+from torpor.cli.output import json_option, print_json, print_table
+from torpor.clock import chance
+from torpor.conversation.budget import encoded_tokens
+from torpor.home import mcp_servers
+from torpor.operations.logs import configure_logs
+from torpor.records.ids import DEFAULT_TENANT
+from torpor.settings import Settings, read_settings
+from torpor.toolhost.mcp.connection import Connection
+from torpor.toolhost.mcp.listing import ServedTool
+from torpor.toolhost.mcp.options import MCP_FILE, McpOptions
+from torpor.toolhost.mcp.servers import Link, McpServers
+
+_GRACE_S: Final = 1.0
+"""Beyond the server's own deadline, within which it is known how it went."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One server."""
+
+    server: str
+    at: str
+    whose: str
+    state: str
+    """``up``, or why not."""
+    is_up: bool
+    tools: int
+    rejected: int
+    tokens: int
+
+
+@click.group(short_help="Show MCP servers, and test one.")
+def command() -> None:
+    """The MCP servers that config/mcp.toml names. Each is started or reached anew; a running server is not asked."""
+
+
+@command.command("list", short_help="Start each server once, and list them.")
+@click.option("--tenant", default=DEFAULT_TENANT, metavar="TENANT", show_default=True, help="Of --user.")
+@click.option("--user", default="", metavar="NAME", help="Whose credential is used where each user has one.")
+@home_option
+@json_option
+def list_(home: Path, *, tenant: str, user: str, as_json: bool) -> int:
+    """List the servers with their state, their tools and the tokens that these cost; exit with 1 if one is not up."""
+    settings = _settings(home)
+    servers = mcp_servers(settings, environ=os.environ, chance=chance)
+    if not servers.servers:
+        click.echo(f"{MCP_FILE} names no server")
+        return 0
+    rows = anyio.run(_looked_at, servers, tenant, user)
+    if as_json:
+        for row in rows:
+            print_json(row)
+    else:
+        head = ("SERVER", "AT", "WHOSE", "STATE", "TOOLS", "LEFT OUT", "TOKENS")
+        cells = [
+            (row.server, row.at, row.whose, row.state, str(row.tools), str(row.rejected), f"{row.tokens:,}")
+            for row in rows
+        ]
+        print_table(head, cells)
+    return 0 if all(row.is_up for row in rows) else 1
+
+
+@command.command(short_help="Start one server, and show its tools.")
+@click.argument("name")
+@click.option("--tenant", default=DEFAULT_TENANT, metavar="TENANT", show_default=True, help="Of --user.")
+@click.option("--user", default="", metavar="NAME", help="Whose credential is used where each user has one.")
+@home_option
+@json_option
+def test(name: str, *, home: Path, tenant: str, user: str, as_json: bool) -> int:
+    """Start or reach the server NAME, and show each of its tools with its effect and what it costs, or why it is left
+    out; exit with 1 if the server is not up. What a program writes to standard error is shown."""
+    settings = _settings(home)
+    if name not in settings.mcp_servers:
+        known = ", ".join(settings.mcp_servers) or "none"
+        raise click.UsageError(f"there is no server {name!r} in {MCP_FILE}, expected one of: {known}")
+    servers = mcp_servers(settings, environ=os.environ, chance=chance, shows_errors=True)
+    row, connection = anyio.run(_tested, servers, name, tenant, user)
+    tools = connection.listing.tools if connection is not None and row.is_up else ()
+    rejected = connection.listing.rejected if connection is not None and row.is_up else ()
+    if as_json:
+        print_json(row)
+        for tool in tools:
+            print_json({"tool": tool.name, "calls": tool.title, "effect": tool.effect, "tokens": _tokens(tool)})
+        for left_out in rejected:
+            print_json({"left_out": left_out.title, "why": left_out.why})
+    else:
+        click.echo(f"{name} at {row.at}, {row.whose}: {row.state}")
+        lines = [(tool.name, tool.title, tool.effect.value, "offered", f"{_tokens(tool):,}") for tool in tools]
+        lines += [("-", left_out.title, "-", left_out.why, "0") for left_out in rejected]
+        if lines:
+            print_table(("TOOL", "AS THE SERVER CALLS IT", "EFFECT", "STATE", "TOKENS"), lines)
+    return 0 if row.is_up else 1
+
+
+def _settings(home: Path) -> Settings:
+    settings = read_settings(home.resolve(), os.environ)
+    configure_logs(msgspec.structs.replace(settings.logs, level="error"))
+    return settings
+
+
+async def _looked_at(servers: McpServers, tenant: str, user: str) -> Sequence[Row]:
+    """All at the same time."""
+    rows: dict[str, Row] = {}
+
+    async def look(name: str) -> None:
+        rows[name], _ = await _look(servers, name, tenant=tenant, user=user)
+
+    async with servers.running(), anyio.create_task_group() as tasks:
+        for name in servers.servers:
+            tasks.start_soon(look, name)
+    return [rows[name] for name in servers.servers]
+
+
+async def _tested(servers: McpServers, name: str, tenant: str, user: str) -> tuple[Row, Connection | None]:
+    async with servers.running():
+        return await _look(servers, name, tenant=tenant, user=user)
+
+
+async def _look(servers: McpServers, name: str, *, tenant: str, user: str) -> tuple[Row, Connection | None]:
+    server = servers.servers[name]
+    links = servers.links([name], tenant=tenant, principal=user)
+    whose = "shared" if not server.is_users_own else f"of {user}" if user else "of each user"
+    if not links:
+        why = "there is no credential for this user" if user else "each user has one, --user says whose"
+        return _row(name, servers, whose=whose, state=why), None
+    connection = await _connected(servers, links[0], servers.options)
+    standing = connection.standing()
+    is_up = connection.generation > 0
+    return _row(name, servers, whose=whose, state="up" if is_up else standing.why, connection=connection), connection
+
+
+async def _connected(servers: McpServers, link: Link, options: McpOptions) -> Connection:
+    connection = servers.connection(link)
+    with anyio.move_on_after(options.start_deadline_s + options.close_deadline_s + _GRACE_S):
+        await connection.known()
+    return connection
+
+
+def _row(name: str, servers: McpServers, *, whose: str, state: str, connection: Connection | None = None) -> Row:
+    listing = connection.listing if connection is not None else None
+    tools = listing.tools if listing is not None else ()
+    return Row(
+        server=name,
+        at=servers.servers[name].told_as,
+        whose=whose,
+        state=state or "it does not answer",
+        is_up=state == "up",
+        tools=len(tools),
+        rejected=len(listing.rejected) if listing is not None else 0,
+        tokens=sum(map(_tokens, tools)),
+    )
+
+
+def _tokens(tool: ServedTool) -> int:
+    schema: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+    }
+    return encoded_tokens([schema])

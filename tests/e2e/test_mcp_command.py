@@ -1,0 +1,63 @@
+"""`torpor mcp` as an operator uses it, over servers that are up and servers that are not."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from tests.support.command_line import Command
+from tests.support.mcp_ledger import McpLedger
+
+SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
+SECRET = "s3cret-value"
+
+
+def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
+    office = Command(tmp_path, WIKI_TOKEN=SECRET)
+    office.run("init", ".")
+    assert office.output("mcp", "list").strip() == "config/mcp.toml names no server"
+    ledger = McpLedger(tmp_path / "ledger.txt")
+    (tmp_path / "config" / "mcp.toml").write_text(f"""
+        [mcp.odd]
+        command = "{sys.executable}"
+        args = ["{SERVER}", "{ledger.path}"]
+        reads = ["look"]
+        [mcp.gone]
+        command = "there-is-no-such-program"
+        [mcp.closed]
+        url = "http://127.0.0.1:9/mcp?key={SECRET}"
+        headers = {{ Authorization = {{ env = "WIKI_TOKEN", prefix = "Bearer " }} }}
+        [mcp.own]
+        command = "{sys.executable}"
+        env = {{ CREDENTIAL = {{ credential = true }} }}
+        credentials = "secrets/{{principal}}"
+    """)
+
+    listed = office.run("mcp", "list", "--json", code=1)
+    rows = {row["server"]: row for row in map(_json, listed.stdout.splitlines())}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "closed": "it failed with ConnectError",
+        "gone": "there is no such program",
+        "odd": "up",
+        "own": "each user has one, --user says whose",
+    }
+    assert (rows["odd"]["tools"], rows["odd"]["rejected"]) == (12, 0)
+
+    tested = office.run("mcp", "test", "odd")
+    look = next(line.split() for line in tested.stdout.splitlines() if line.startswith("odd__look"))
+    assert look[1:4] == ["look", "read", "offered"]
+    assert int(look[4]) > 0
+    assert "no credential" in office.run("mcp", "test", "own", "--user", "ada", code=1).stdout
+    assert "there is no server 'nope'" in office.run("mcp", "test", "nope", code=2).stderr
+
+    checked = office.output("config", "check")
+    assert "no agent has its tools; http://127.0.0.1:9, shared" in " ".join(checked.split())
+    assert SECRET not in "".join((listed.stdout, listed.stderr, tested.stdout, tested.stderr, checked))
+    assert ledger.alive() == set()
+
+    missing = Command(tmp_path).run("config", "check", code=1).stdout
+    assert "mcp.closed.headers.Authorization is nothing in the variable WIKI_TOKEN" in " ".join(missing.split())
+
+
+def _json(line: str) -> dict[str, object]:
+    return msgspec.json.decode(line, type=dict[str, object])
