@@ -74,7 +74,7 @@ $(VENV)/.test: $(VENV)/.run
 	@touch $@
 
 # What a server may need beside, each installed when it is asked for.
-EXTRAS := fake-api jwks s3
+EXTRAS := fake-api jwks mcp s3
 $(EXTRAS:%=$(VENV)/.%): $(VENV)/.%: $(VENV)/.run
 	@echo 'installing what the extra $* needs into $(VENV)'
 	@$(install) -e '.[$*]'

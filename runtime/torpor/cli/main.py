@@ -50,6 +50,7 @@ VERBS: Final = {
     "skills": "Check, list and begin skills.",
     "flags": "Show what is switched on, and for whom.",
     "policies": "Show what a message finds in the policies.",
+    "mcp": "Show MCP servers, and test one.",
     "protocol": "Print the protocol of clients as JSON Schema.",
     "doctor": "Check keys, models and the network.",
     "fake-api": "Start a Messages API that misbehaves on request.",
