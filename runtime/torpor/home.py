@@ -36,6 +36,7 @@ from torpor.toolhost.mcp.servers import McpServers
 from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent, Agents
+from torpor.turn.attached import AttachedFiles
 from torpor.turn.definition import EVERY, AgentDefinition
 from torpor.turn.fold_history import Summariser
 from torpor.turn.live_context import LiveModel
@@ -153,6 +154,7 @@ def load_home(
         policies=policies,
         context=settings.context,
         live=settings.live_context,
+        attached=AttachedFiles(blobs, settings.attachments),
         excerpts_max=settings.policies.excerpts_max,
         excerpts_tokens=settings.policies.budget_tokens,
     )

@@ -68,6 +68,36 @@ class RequestInvalid(ProviderError):
     code = "model_request_invalid"
 
 
+class AttachmentNotTaken(RequestInvalid):
+    """The host refused the request for a file in it."""
+
+    code = "attachment_not_taken"
+
+    def __init__(self, detail: str, *, at: tuple[int, int] | None = None, is_of_picture: bool = False) -> None:
+        super().__init__(detail)
+        self.at = at
+        """Message and block, from 0; None when the host did not say."""
+        self.is_of_picture = is_of_picture
+
+
+class AttachmentMissing(ProviderError):
+    """Files of the request are not there any more; the host was not asked."""
+
+    code = "attachment_missing"
+
+    def __init__(self, places: tuple[int, ...]) -> None:
+        super().__init__(f"the request has {len(places)} attachments that are not stored any more")
+        self.places = places
+        """Which of the attachments in the request, from 0."""
+
+
+class AttachmentsUnavailable(ProviderError):
+    """Files of the request cannot be read now; the host was not asked."""
+
+    code = "attachments_unavailable"
+    retry = Retry.SAFE
+
+
 class RequestTooLarge(ProviderError):
     """The request has more bytes than the host takes."""
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.actor.options import ActorOptions
+from torpor.attachments.options import AttachmentOptions
 from torpor.conversation.budget import PROFILES, Profile
 from torpor.conversation.live_context import LiveContextOptions
 from torpor.conversation.retry import RetryOptions
@@ -70,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """By name."""
     store: StoreOptions = StoreOptions()
     blobs: BlobOptions = BlobOptions()
+    attachments: AttachmentOptions = AttachmentOptions()
     tools: ToolOptions = ToolOptions()
     skills: SkillOptions = SkillOptions()
     mcp: McpOptions = McpOptions()

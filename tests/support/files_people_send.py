@@ -60,7 +60,8 @@ def odt(*paragraphs: str) -> bytes:
 
 def archive(entries: dict[str, bytes]) -> bytes:
     to = io.BytesIO()
-    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(to, "w") as made:
         for name, data in entries.items():
-            made.writestr(name, data)
+            # Of no date, so that it is the same in each process of the tests.
+            made.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     return to.getvalue()

@@ -323,6 +323,9 @@ class World:
         await self.before_read()
         return self.next_epoch
 
+    async def names_blob(self, key: ConversationKey, handle: str) -> bool:
+        return await self.names_bundle(key, handle)
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         await self.before_read()
         return any(isinstance(record, SubagentFinished) and record.bundle == handle for record in self.journals[key])

@@ -50,6 +50,9 @@ SAMPLES = [
     provider_errors.ModelTimedOut("no complete reply within 600 s"),
     provider_errors.ContextTooLong("prompt is too long"),
     provider_errors.RequestInvalid("too odd"),
+    provider_errors.AttachmentNotTaken("could not process image", at=(0, 1)),
+    provider_errors.AttachmentMissing((0, 2)),
+    provider_errors.AttachmentsUnavailable("attachments cannot be read now"),
     provider_errors.RequestTooLarge("the request has 40 MB, expected at most 32"),
     provider_errors.KeyRefused("invalid key"),
     provider_errors.BillingRefused("no credit"),
@@ -125,11 +128,18 @@ def test_only_a_tool_that_failed_shares_its_code_with_its_root() -> None:
 def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> None:
     safe = {type(error).__name__ for error in SAMPLES if error.retry is Retry.SAFE}
     unknown = {type(error).__name__ for error in SAMPLES if error.retry is Retry.UNKNOWN_OUTCOME}
-    passing = {"ProviderUnavailable", "RateLimited", "Overloaded", "StreamLost"}
+    passing = {"ProviderUnavailable", "RateLimited", "Overloaded", "StreamLost", "AttachmentsUnavailable"}
     assert (
         safe
         == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull", "KeysUnavailable"}
-        | {"TooManyUpdates", "TooManyChanges", "TooManyConnections", "TooManyFrames", "TooManyUploads", "UploadOutOfStep"}
+        | {
+            "TooManyUpdates",
+            "TooManyChanges",
+            "TooManyConnections",
+            "TooManyFrames",
+            "TooManyUploads",
+            "UploadOutOfStep",
+        }
         | passing
     )
     assert unknown == {"ToolTimedOut", "StoreUnavailable"}

@@ -24,6 +24,7 @@ from torpor.errors import (
     UnknownAgent,
     UnknownConversation,
 )
+from torpor.records.attachments import marker_block
 from torpor.records.blocks import Block, text_block
 from torpor.records.commands import (
     ArchiveConversation,
@@ -264,7 +265,7 @@ def _blocks_of(command: SendMessage) -> tuple[Block, ...]:
     """What the model reads of a message; the engine's own tags mean nothing in it."""
     resumes = (notes.RESUME[command.resume],) if command.resume is not None else ()
     texts = (*resumes, defused(command.text)) if not is_blank(command.text) else resumes
-    return tuple(map(text_block, texts))
+    return (*map(marker_block, command.attachments), *map(text_block, texts))
 
 
 def _position(state: ConversationState, message_id: MessageId) -> int:

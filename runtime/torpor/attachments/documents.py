@@ -54,7 +54,9 @@ def pdf(data: bytes, *, name: str, options: AttachmentOptions) -> Looked:
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted:
-            raise AttachmentEncrypted(f"document {name!r} is encrypted, expected one without a password; save it without")
+            raise AttachmentEncrypted(
+                f"document {name!r} is encrypted, expected one without a password; save it without"
+            )
         pages = len(reader.pages)
     except (PyPdfError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as exc:
         what = f"document {name!r} is damaged ({type(exc).__name__}), expected a whole one; save it again"

@@ -33,6 +33,9 @@ _REMEDIES: Final = {
         "`{program} config check` tells what they take"
     ),
     "model_request_invalid": "mostly an option of the agent's [model]; `{program} doctor` tries them",
+    "attachment_not_taken": "a note stands for the file from now on; send it in another form",
+    "attachment_missing": "send the file again",
+    "attachments_unavailable": "look at where [blobs] lie; the server's log says why they cannot be read",
     "output_limit": "raise max_tokens of the agent",
     "crashed": "`{program} inspect` names the step that ended it",
 }

@@ -28,6 +28,7 @@ Happening: TypeAlias = (
 _REPLACED: Final = {
     FoldReason.SUMMARY: "from here on the model reads earlier turns as a summary",
     FoldReason.MECHANICAL: "from here on the model reads of earlier turns how each began and ended",
+    FoldReason.WITHDRAWN: "from here on the model reads a note in place of an attachment",
     FoldReason.SHORTENED: "from here on the model reads the beginning and end of long tool results",
     FoldReason.EVERYTHING: "from here on the model reads of all turns before this one how each began and ended",
 }

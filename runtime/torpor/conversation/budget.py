@@ -13,22 +13,22 @@ turn is prepared. History only reports that it is over.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
 from torpor.conversation.state import ConversationState, TurnState
-from torpor.conversation.view import View
-from torpor.records.blocks import canonical
+from torpor.conversation.view import TOKEN_BYTES, View, weight_of
+from torpor.records.blocks import Block, canonical
 from torpor.records.bounds import Amount
 from torpor.records.ids import MessageId
 from torpor.records.journal import Usage
 
 NEXT_BYTES: Final = len(b'],"role":"assistant"},{"content":[')
 """Between two messages, at most."""
-BYTES_PER_TOKEN: Final = 4
+BYTES_PER_TOKEN: Final = TOKEN_BYTES
 """The first guess; what hosts report says better."""
 
 
@@ -102,7 +102,7 @@ def request_sections(
 
     Args: head_bytes: of the view, for what stands for folded turns.
     """
-    said_bytes = view.size_bytes - head_bytes
+    said_bytes = view.weight_bytes - head_bytes
     sections = {**fixed}
     if turn is not None:
         said_bytes -= turn.signal_bytes + turn.turn_only_bytes
@@ -147,8 +147,8 @@ def added(one: Usage, other: Usage) -> Usage:
 
 
 def next_request_tokens(state: ConversationState, view_bytes: int, *, bytes_per_token: float) -> int:
-    """Tokens of a request with messages of ``view_bytes``: what the host counted last time, reply included, and an
-    estimate of the rest.
+    """Tokens of a request with messages that weigh ``view_bytes``: what the host counted last time, reply included, and
+    an estimate of the rest.
 
     Less than was counted when something left the view; all of it is an estimate when nothing was counted.
     """
@@ -170,10 +170,15 @@ def pending_bytes(state: ConversationState, joined: Collection[MessageId]) -> in
     said += turn.note
     if joined:
         said += [block for message in state.queued if message.id in joined for block in message.blocks]
-    sizes = [len(memoryview(block)) + 1 for block in (*reply, *said)]
+    sizes = [weight_of(block) + 1 for block in (*reply, *said)] if joined else _sizes(reply, said)
     return sum(sizes) + NEXT_BYTES * (bool(reply) + bool(said))
+
+
+def _sizes(reply: Iterable[Block], said: Iterable[Block]) -> list[int]:
+    """Of blocks none of which stands for an attachment."""
+    return [len(memoryview(block)) + 1 for block in (*reply, *said)]
 
 
 def request_bytes(state: ConversationState, view: View) -> int:
     """Size of a request for ``view``, about: what stands before the messages, and the messages."""
-    return state.preamble.size_bytes + view.size_bytes
+    return state.preamble.size_bytes + view.weight_bytes

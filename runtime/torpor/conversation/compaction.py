@@ -116,7 +116,7 @@ def is_foldable(state: ConversationState, *, kept: int = KEPT_TURNS) -> bool:
     Args: kept: turns that stay beside the running one.
     """
     kept += state.turn is not None
-    return len(state.starts) > kept and state.starts[-kept].size_bytes > WORTH_FOLDING_BYTES
+    return len(state.starts) > kept and state.view.weight_before(state.starts[-kept].size_bytes) > WORTH_FOLDING_BYTES
 
 
 def can_shrink(state: ConversationState, options: CompactionOptions) -> bool:
@@ -156,7 +156,7 @@ def next_fold(
 ) -> FoldReason | Overflow | None:
     """What is to be done before the model is asked; None to ask it.
 
-    Args: tokens: of the next request, estimated.  view_bytes: size of its messages.
+    Args: tokens: of the next request, estimated.  view_bytes: what its messages weigh.
     """
     if not window.budget_tokens:
         return None
@@ -187,7 +187,8 @@ def next_fold(
 
 def _is_hopeless(state: ConversationState, *, view_bytes: int, window: Window) -> bool:
     """Whether what the turn begins with does not fit even alone, so that others would be folded in vain."""
-    alone_bytes = state.preamble.size_bytes + view_bytes - (state.starts[-1].size_bytes if state.starts else 0)
+    earlier_bytes = state.view.weight_before(state.starts[-1].size_bytes) if state.starts else 0
+    alone_bytes = state.preamble.size_bytes + view_bytes - earlier_bytes
     return math.ceil(alone_bytes / window.bytes_per_token) > window.limit_tokens
 
 
@@ -224,7 +225,10 @@ def _is_worth_folding(
 def _older_bytes(state: ConversationState) -> int:
     """Size of what was said before the turns that stay, the summary left out."""
     kept = kept_starts(state)
-    return kept[0].size_bytes - state.starts[0].size_bytes if kept else 0
+    if not kept:
+        return 0
+    before, since = (state.view.weight_before(start.size_bytes) for start in (kept[0], state.starts[0]))
+    return before - since
 
 
 def left_alone_until_us(state: ConversationState, options: CompactionOptions, *, now_us: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from torpor.conversation.transcript import text_of_result
+from torpor.records.attachments import attachment_of, is_marker, told_of
 from torpor.records.blocks import Block
 from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
@@ -185,6 +186,8 @@ class _Parts:
             for block in message.blocks:
                 text, kind = _text_and_kind(block)
                 is_text = kind == "text"
+                if is_marker(bytes(block)):
+                    kind = f"attachment {told_of(attachment_of(bytes(block)))}"
                 yield Part(Voice.USER, f"user {message.principal}" + ("" if is_text else f", {kind} not shown"), text)
 
     def _replied(self, blocks: Iterable[Block], who: str) -> Iterator[Part]:

@@ -74,7 +74,7 @@ def folded(
     """
     generation, last_turn, last_seq = state.generation + 1, plan.folded[-1][0], plan.kept[0].seq - 1
     if summary is None:
-        room = min(options.summary_tokens * BYTES_PER_TOKEN, (plan.kept[0].size_bytes - WORTH_FOLDING_BYTES) // 2)
+        room = min(options.summary_tokens * BYTES_PER_TOKEN, (_gone_bytes(state, plan) - WORTH_FOLDING_BYTES) // 2)
         summary = _beginnings(state.summary, plan.folded, bytes_max=room)
     carried = held(carried, options)
     texts = _skill_texts(state.skills, plan.folded, allowed=skills, options=options)
@@ -111,6 +111,11 @@ def folded(
     )
 
 
+def _gone_bytes(state: ConversationState, plan: Plan) -> int:
+    """What is folded weighs."""
+    return state.view.weight_before(plan.kept[0].size_bytes)
+
+
 def shortened(state: ConversationState, *, options: CompactionOptions, reads_earlier: bool = True) -> ContextReplaced:
     """The record that cuts the long results of every turn in the view, the open round's among them; what it comes to is
     not reckoned yet.
@@ -121,7 +126,7 @@ def shortened(state: ConversationState, *, options: CompactionOptions, reads_ear
         call_id: _cut_result(block, hint=_RESULT_HINT.format(turn=number) if reads_earlier else "", options=options)
         for call_id, (number, block) in long_results(state, bytes_max=options.result_bytes).items()
     }
-    blocks, skills = _head_of(state)
+    blocks, skills = head_of_view(state)
     view, _ = rebuilt(state.view, state.starts, head=blocks, change=shortening(short))
     return ContextReplaced(
         turn=state.starts[-1].turn,
@@ -141,7 +146,7 @@ def shortened(state: ConversationState, *, options: CompactionOptions, reads_ear
     )
 
 
-def _head_of(state: ConversationState) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+def head_of_view(state: ConversationState) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """What the view begins with, and the skills whose texts come last in it. One that was loaded again since stands
     before them, since nothing else tells it from the others."""
     head, *_ = said_in(state.view, (_BEFORE_ALL, *state.starts))

@@ -34,7 +34,7 @@ def joining(state: ConversationState, *, window: Window) -> tuple[MessageId, ...
 
 def _fits(state: ConversationState, joined: tuple[MessageId, ...], *, window: Window, gone_bytes: int) -> bool:
     """Whether the request is within the limit as it is, or without ``gone_bytes`` of it."""
-    view_bytes, ratio = state.view.size_bytes + pending_bytes(state, joined), window.bytes_per_token
+    view_bytes, ratio = state.view.weight_bytes + pending_bytes(state, joined), window.bytes_per_token
     if next_request_tokens(state, view_bytes, bytes_per_token=ratio) <= window.limit_tokens:
         return True
     left_bytes = state.preamble.size_bytes + view_bytes - gone_bytes
@@ -44,4 +44,4 @@ def _fits(state: ConversationState, joined: tuple[MessageId, ...], *, window: Wi
 def _older_bytes(state: ConversationState) -> int:
     """What a fold of the older turns takes away if its summary is as short as one can be; 0 when there is none. What
     stands for longer ones is found out by the fold, which the turn that the message begins would need as well."""
-    return kept_starts(state)[0].size_bytes - WORTH_FOLDING_BYTES if is_foldable(state) else 0
+    return state.view.weight_before(kept_starts(state)[0].size_bytes) - WORTH_FOLDING_BYTES if is_foldable(state) else 0

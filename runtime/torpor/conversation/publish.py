@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from torpor.records.attachments import attachment_of, is_marker
 from torpor.records.blocks import Block, head_of
 from torpor.records.events import (
     AnyEvent,
@@ -87,6 +88,7 @@ def _message_received(record: MessageReceived) -> AnyEvent:
         principal=record.principal,
         text=text_of(record.blocks),
         cleaned=record.cleaned,
+        attachments=tuple(map(attachment_of, filter(is_marker, map(bytes, record.blocks)))),
     )
 
 

@@ -44,5 +44,5 @@ def has_room(state: ConversationState, *, window: Window) -> bool:
 
 def _tokens(state: ConversationState, joined: tuple[MessageId, ...], *, window: Window) -> int:
     """By its size: after a fold there is no other measure, and two measures would not compare."""
-    size_bytes = state.preamble.size_bytes + state.view.size_bytes + pending_bytes(state, joined)
+    size_bytes = state.preamble.size_bytes + state.view.weight_bytes + pending_bytes(state, joined)
     return math.ceil(size_bytes / window.bytes_per_token)

@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
-from torpor.conversation.segments import Change, Said, TurnStart, blocks_of, rebuilt, said_in, shortening
+from torpor.conversation.segments import Change, Said, TurnStart, blocks_of, rebuilt, said_in, shortening, withdrawing
 from torpor.conversation.state import ConversationState, LoadedSkill, TurnState
 from torpor.conversation.view import View
+from torpor.records.attachments import Why
 from torpor.records.blocks import Block, result_of
 from torpor.records.journal import ContextReplaced, FoldReason, Usage
 
@@ -24,10 +25,9 @@ def replaced(state: ConversationState, turn: TurnState, record: ContextReplaced)
     Args: turn: the running one.  record: keeps the view from a turn that begins in it.
     """
     starts = tuple(start for start in state.starts if start.turn >= record.kept_from)
-    change = shortening(record.shortened)
-    view, moved = rebuilt(state.view, starts, head=record.head, change=change)
-    base, _ = rebuilt(turn.base, starts[:-1], head=record.head, change=change)
-    kept = rebuilt(turn.kept, starts, head=record.head, change=change)[0] if turn.kept is not None else None
+    view, moved = rebuilt(state.view, starts, head=record.head, change=_change(record))
+    base, _ = rebuilt(turn.base, starts[:-1], head=record.head, change=_change(record))
+    kept = rebuilt(turn.kept, starts, head=record.head, change=_change(record))[0] if turn.kept is not None else None
     heads = dict(zip(record.skills, record.head[len(record.head) - len(record.skills) :], strict=True))
     standing = _results_in(said_in(state.view, starts)) | {call.id for call in turn.calls}
     last_resort = record.reason if record.reason in _LAST_RESORTS else turn.last_resort
@@ -42,10 +42,11 @@ def replaced(state: ConversationState, turn: TurnState, record: ContextReplaced)
         base_starts=moved[:-1],
         base_skills=_skills_after(turn.base_skills, heads=heads, standing=standing),
         kept=kept,
-        lasting_bytes=_lasting_after(state.view, turn, starts, record=record, change=change),
+        lasting_bytes=_lasting_after(state.view, turn, starts, record=record),
         is_too_long=False,
         was_too_long=turn.was_too_long or turn.is_too_long,
         last_resort=last_resort,
+        has_withdrawn=turn.has_withdrawn or record.why == Why.REFUSED,
     )
     return msgspec.structs.replace(
         state,
@@ -68,6 +69,11 @@ def replaced(state: ConversationState, turn: TurnState, record: ContextReplaced)
     )
 
 
+def _change(record: ContextReplaced) -> Change | None:
+    """What is done to the blocks that stay; for one passage."""
+    return withdrawing(record.withdrawn, shortening(record.shortened))
+
+
 def _results_in(turns: Iterable[Iterable[Said]]) -> set[str]:
     return {result_of(block) for said in turns for role, block in blocks_of(said) if role == "user"}
 
@@ -83,11 +89,9 @@ def _skills_after(
     )
 
 
-def _lasting_after(
-    view: View, turn: TurnState, starts: tuple[TurnStart, ...], *, record: ContextReplaced, change: Change | None
-) -> int:
+def _lasting_after(view: View, turn: TurnState, starts: tuple[TurnStart, ...], *, record: ContextReplaced) -> int:
     """Where what is for the turn alone begins now."""
     if not turn.lasting_bytes:
         return 0
     lasting = View([view.text()[: turn.lasting_bytes]], 1, "user", size_bytes=turn.lasting_bytes)
-    return rebuilt(lasting, starts, head=record.head, change=change)[0].size_bytes
+    return rebuilt(lasting, starts, head=record.head, change=_change(record))[0].size_bytes

@@ -4,12 +4,14 @@ A turn begins with what a user said, at a known place in the text. Before that p
 still be open, if it was a user's: then the cut goes through a message, never through a round.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from torpor.conversation.view import Role, View
+from torpor.records.attachments import is_marker
 from torpor.records.blocks import Block, result_of
 
 Change = Callable[[Role, Block], Block]
@@ -86,6 +88,24 @@ def shortening(shorter: Mapping[str, Block]) -> Change | None:
         return shorter.get(result_of(block), block) if role == "user" else block
 
     return change if shorter else None
+
+
+def withdrawing(notes: Mapping[int, Block], then: Change | None = None) -> Change | None:
+    """Puts notes in the place of attachments, by their place among those of the view; for one passage over it, or over
+    a part of its beginning.
+
+    Args: then: is done to the other blocks.
+    """
+    if not notes:
+        return then
+    passed = itertools.count()
+
+    def change(role: Role, block: Block) -> Block:
+        if is_marker(bytes(block)):
+            return notes.get(next(passed), block)
+        return block if then is None else then(role, block)
+
+    return change
 
 
 def blocks_of(said: Iterable[Said]) -> Iterator[tuple[Role, Block]]:

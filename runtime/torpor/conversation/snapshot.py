@@ -11,7 +11,7 @@ import msgspec
 
 from torpor.conversation.segments import TurnStart
 from torpor.conversation.state import ChildState, ConversationState, EndedTurn, LiveState, LoadedSkill
-from torpor.conversation.view import Preamble, Role, View
+from torpor.conversation.view import Mark, Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
@@ -82,6 +82,7 @@ class _Layout(_Plain, frozen=True, kw_only=True, omit_defaults=True):
     preamble: _PreambleMark
     role: Role | None = None
     blocks: int = 0
+    marks: tuple[Mark, ...] = ()
     preambles: tuple[_PreambleMark, ...] = ()
     """Those before it; their bodies come first."""
 
@@ -106,6 +107,7 @@ def encode_snapshot(state: ConversationState) -> bytes:
         size_bytes=view.size_bytes,
         role=view.role,
         blocks=view.blocks,
+        marks=view.marks,
         preamble=used,
         preambles=tuple(before),
     )
@@ -141,6 +143,7 @@ def decode_snapshot(data: bytes) -> ConversationState:
         layout.size_bytes,
         layout.blocks,
         1 if text else 0,
+        layout.marks,
     )
     return ConversationState(
         **{name: getattr(layout, name) for name in _Plain.__struct_fields__},

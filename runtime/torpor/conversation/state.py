@@ -169,6 +169,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it said so before, and the view was replaced for it."""
     last_resort: FoldReason | None = None
     """What was done for want of older turns, since the last reply."""
+    has_withdrawn: bool = False
+    """Whether a host refused the request for a file in this turn, which was taken out."""
     executed: tuple[str, ...] = ()
     """Writes of this turn, with how they ended; told after a refusal."""
     children_tokens: int = 0

@@ -155,7 +155,7 @@ def _folded_first(
     if step.joined:  # not where a fold, which may be for their sake, keeps killing its process
         joined = joining(state, window=folding.window) if turn.folds_begun < options.attempts_max else ()
         step = msgspec.structs.replace(step, joined=joined)
-    view_bytes = state.view.size_bytes + pending_bytes(state, step.joined)
+    view_bytes = state.view.weight_bytes + pending_bytes(state, step.joined)
     tokens = next_request_tokens(state, view_bytes, bytes_per_token=folding.window.bytes_per_token)
     fold = next_fold(
         state,

@@ -8,6 +8,7 @@ import msgspec
 from torpor.conversation.graphemes import cut
 from torpor.conversation.markup import is_told
 from torpor.conversation.segments import Said
+from torpor.records.attachments import attachment_of, told_of
 
 _BLOCK: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -65,6 +66,8 @@ def _lines(said: Iterable[Said], *, text_chars: int, part_chars: int) -> Iterabl
                     yield f"{kind}: {_shortened(text_of_result(block), part_chars)}"
                 case "thinking" | "redacted_thinking":
                     continue
+                case "attachment":
+                    yield f"{role}: (attached {told_of(attachment_of(block))})"
                 case _:
                     yield f"{role}: ({kind})"
 

@@ -227,7 +227,7 @@ def _model_replied(state: ConversationState, record: ModelReplied) -> Conversati
         last_resort=None,
         was_too_long=False,
     )
-    usage, measured_bytes = record.usage, state.preamble.size_bytes + state.view.size_bytes
+    usage, measured_bytes = record.usage, state.preamble.size_bytes + state.view.weight_bytes
     if record.dropped:
         # What was left out is in no later request, yet was counted with the rest of the reply.
         usage = msgspec.structs.replace(usage, output_tokens=0)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from torpor.records.attachments import attachment_of, is_marker
 from torpor.records.blocks import Block, canonical
 
 Role = Literal["user", "assistant"]
@@ -51,6 +52,27 @@ def preamble_of(fields: dict[str, Any]) -> Preamble:
     return Preamble(digest=hashlib.sha256(body).hexdigest(), body=body)
 
 
+TOKEN_BYTES: Final = 4
+"""What a token of an attachment weighs, beside text; the first guess for text."""
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """Where a view has the marker of an attachment."""
+
+    begin: int
+    """Size of the view before it."""
+    size_bytes: int
+    extra_bytes: int
+    """How much more it weighs in a request than in the view; may be less than 0."""
+
+
+def weight_of(block: Block) -> int:
+    """Size of a block in a request, in bytes of text: what an attachment stands for weighs what its tokens would."""
+    if not is_marker(body := bytes(block)):
+        return len(body)
+    return TOKEN_BYTES * attachment_of(body).tokens
+
+
 class View(msgspec.Struct, frozen=True):
     """An immutable prefix of a list that is shared with its extensions.
 
@@ -68,20 +90,21 @@ class View(msgspec.Struct, frozen=True):
     blocks: int = 0
     loose: int = 0
     """Chunks from here on are one block or what stands between two; those before hold more."""
+    marks: tuple[Mark, ...] = ()
+    """Of attachments, in order."""
 
     def extended(self, role: Role, blocks: Iterable[Block]) -> "View":
         """This view with ``blocks`` said by ``role`` at its end."""
         pieces: list[bytes] = []
-        link, previous, count = self.link, self.role, self.blocks
+        link, previous, count, size, marks = self.link, self.role, self.blocks, self.size_bytes, self.marks
         for block in blocks:
             body = bytes(block)
-            if previous is None:
-                pieces.append(_OPEN)
-            elif previous == role:
-                pieces.append(b",")
-            else:
-                pieces.append(_NEXT[previous])
-            pieces.append(body)
+            joint = _OPEN if previous is None else b"," if previous == role else _NEXT[previous]
+            pieces += (joint, body)
+            size += len(joint)
+            if is_marker(body):
+                marks = (*marks, Mark(size, len(body), weight_of(block) - len(body)))
+            size += len(body)
             link = hashlib.sha256(link + _LINK_HEAD[role] + body + b"]").digest()
             previous = role
             count += 1
@@ -91,14 +114,13 @@ class View(msgspec.Struct, frozen=True):
         elif len(chunks) > self.length and chunks[self.length : end] != pieces:
             chunks = chunks[: self.length]
         chunks.extend(pieces[len(chunks) - self.length :])
-        size = self.size_bytes + sum(map(len, pieces))
-        return View(chunks, end, previous, link, size, count, self.loose)
+        return View(chunks, end, previous, link, size, count, self.loose, marks)
 
     def packed(self) -> "View":
         """The same view as one piece of text: what an idle conversation keeps."""
         if self.length < 2:
             return self
-        return View([self.text()], 1, self.role, self.link, self.size_bytes, self.blocks, 1)
+        return View([self.text()], 1, self.role, self.link, self.size_bytes, self.blocks, 1, self.marks)
 
     def settled(self, base: "View") -> "View":
         """The same view with what follows ``base``, a view that it extends, as one piece.
@@ -114,7 +136,16 @@ class View(msgspec.Struct, frozen=True):
             tail.append(chunks.pop())
             size_bytes += len(tail[-1])
         chunks.append(b"".join(reversed(tail)) if len(tail) > 1 else tail[0])
-        return View(chunks, len(chunks), self.role, self.link, self.size_bytes, self.blocks, len(chunks))
+        return View(chunks, len(chunks), self.role, self.link, self.size_bytes, self.blocks, len(chunks), self.marks)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Its size in a request, attachments as what they stand for."""
+        return self.size_bytes + sum(mark.extra_bytes for mark in self.marks) if self.marks else self.size_bytes
+
+    def weight_before(self, size_bytes: int) -> int:
+        """The same of its first ``size_bytes``."""
+        return size_bytes + sum(mark.extra_bytes for mark in self.marks if mark.begin < size_bytes)
 
     def text(self) -> bytes:
         """The array without its opening bracket and without what closes it."""

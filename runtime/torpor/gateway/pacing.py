@@ -25,6 +25,9 @@ class PacedJournals:
     async def epoch(self) -> int:
         return await self._journals.epoch()
 
+    async def names_blob(self, key: ConversationKey, handle: str) -> bool:
+        return await self._journals.names_blob(key, handle)
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         return await self._journals.names_bundle(key, handle)
 

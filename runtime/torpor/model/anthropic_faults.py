@@ -7,10 +7,12 @@ told by their type alone.
 
 import email.utils
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from torpor.provider_errors import (
+    AttachmentNotTaken,
     BillingRefused,
     ContextTooLong,
     KeyRefused,
@@ -25,6 +27,10 @@ from torpor.provider_errors import (
 
 _TOO_LONG: Final = ("prompt is too long", "exceed context limit")
 _NO_CREDIT: Final = ("reached your specified API usage limits", "credit balance is too low")
+_OF_FILE: Final = re.compile(
+    r"messages\.(?P<message>\d+)\.content\.(?P<block>\d+)\.(image|document)|\b(images?|pdf|document)\b", re.IGNORECASE
+)
+"""A file in the request, and where it is if the host tells."""
 _WAIT_S_MAX: Final = 1e9
 _NO_MESSAGE: Final = "no message"
 _TYPES_BY_STATUS: Final = {
@@ -70,6 +76,9 @@ def fault_of(*, status: int, body: bytes, headers: Mapping[str, str], model: str
             return BillingRefused(message)
         case "invalid_request_error" if any(words in message for words in _TOO_LONG):
             return ContextTooLong(message)
+    if kind == "invalid_request_error" and (found := _OF_FILE.search(message)):
+        at = (int(found["message"]), int(found["block"])) if found["message"] else None
+        return AttachmentNotTaken(message, at=at, is_of_picture="image" in found[0].lower())
     if kind == "invalid_request_error" or (400 <= status < 500 and status not in {408, 409}):
         return RequestInvalid(message)
     return ProviderUnavailable(message, retry_after_s=retry_after_s)

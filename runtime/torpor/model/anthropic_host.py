@@ -161,6 +161,7 @@ class AnthropicHost:
                     model=request.model,
                     live=request.live,
                     lasting=request.lasting,
+                    attached=request.attached,
                 ),
                 options={"headers": {"content-type": "application/json"}},
                 stream=True,

@@ -9,12 +9,13 @@ written there is read, however much came since. What is for one turn alone is in
 behind it is read again; so the place before it is marked too, in its own turn and in the first request of the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from torpor.conversation.view import Preamble, View, request_fields
+from torpor.model.attached import spliced
 from torpor.records.blocks import Block, canonical
 
 PREPARED_MAX: Final = 64
@@ -22,6 +23,7 @@ PREPARED_MAX: Final = 64
 _USER_OVER: Final = b'],"role":"user"},{"content":['
 """Between what the user said and what the assistant answered: a chunk of its own, equal to no block's text."""
 
+_NOTHING: Final[Mapping[str, bytes]] = {}
 _EMPTY_RESULT: Final = b'{"content":"",'
 
 
@@ -41,10 +43,12 @@ class WireRequests:
         model: str = "",
         live: Block | None = None,
         lasting: Sequence[int] = (),
+        attached: Mapping[str, bytes] = _NOTHING,
     ) -> bytes:
         """The JSON to post.
 
-        Args: model: asked instead of the preamble's; empty for that one.  live, lasting: see ``ModelRequest``.
+        Args: model: asked instead of the preamble's; empty for that one.  live, lasting, attached: as a
+            ``ModelRequest`` has them.
         """
         named = (preamble.digest, model, bytes(live) if live is not None else b"")
         head = self._prepared.get(named)
@@ -54,6 +58,8 @@ class WireRequests:
         pieces: list[bytes | memoryview] = [head, *chunks, _CLOSING[view.role]]
         if self._mark:
             _put(self._mark, pieces, ends=_ends(chunks, view, lasting), size_bytes=view.size_bytes)
+        if view.marks:
+            pieces[1:-1] = spliced(pieces[1:-1], view, attached, aside=self._mark)
         return b"".join(pieces)
 
     def _head(self, preamble: Preamble, model: str, live: Block | None) -> bytes:

@@ -25,6 +25,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Asked instead of the preamble's model; empty for that one."""
     live: Block | None = None
     """The live context: a system block behind those of the preamble."""
+    attached: Mapping[str, bytes] = {}
+    """What the markers in the view stand for, by name of the blob."""
     lasting: tuple[int, ...] = ()
     """Where in the view what is for one turn alone begins, as the size of what stands before it: for the turn before,
     where it stood there, and for this one. A host that caches prefixes finds them again there."""

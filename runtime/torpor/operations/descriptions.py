@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from torpor.records.attachments import attachment_of, told_of
 from torpor.records.blocks import Block, head_of
 from torpor.records.journal import (
     AttemptStarted,
@@ -276,7 +277,8 @@ def _tool_finished(record: ToolFinished) -> Description:
 
 
 def _context_replaced(record: ContextReplaced) -> Description:
-    content = "\n".join(filter(None, (_said(record.head), _said(record.shortened.values()))))
+    told = (record.head, record.shortened.values(), record.withdrawn.values())
+    content = "\n".join(filter(None, map(_said, told)))
     facts: Facts = {
         "reason": record.reason.value,
         "generation": record.generation,
@@ -291,6 +293,8 @@ def _context_replaced(record: ContextReplaced) -> Description:
         "skills": list(record.skills),
         "forgotten": list(record.forgotten),
         "shortened": list(record.shortened),
+        "withdrawn": list(record.withdrawn),
+        "why": record.why,
         "before_tokens": record.before_tokens,
         "after_tokens": record.after_tokens,
         "is_without_tool": record.is_without_tool,
@@ -300,6 +304,8 @@ def _context_replaced(record: ContextReplaced) -> Description:
     }
     if record.reason is FoldReason.SHORTENED:
         what = f"{_count(record.shortened, 'long result')} shortened"
+    elif record.reason is FoldReason.WITHDRAWN:
+        what = f"{_count(record.withdrawn, 'attachment')} withdrawn, {record.why}"
     else:
         what = f"turns {record.turns[0]} to {record.turns[1]} folded, {_FOLDS[record.reason]}"
         what += f", generation {record.generation}, {_count(record.items, 'open item')}"
@@ -474,6 +480,8 @@ def _said_by(block: Block) -> str:
         case "tool_result":
             content = msgspec.json.decode(block, type=_ResultBlock).content
             return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+        case "attachment":
+            return f"(attached {told_of(attachment_of(block))})"
         case _:
             return f"({head.type})"
 

@@ -12,6 +12,7 @@ import msgspec
 from torpor.conversation.fold import fold
 from torpor.conversation.state import ConversationState
 from torpor.operations.requests import TURN
+from torpor.records.attachments import is_marker
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ContextChanged,
@@ -92,6 +93,8 @@ class _Sources:
                 self._context = record
             case ContextReplaced(reason=FoldReason.SHORTENED):
                 self._shortened = record
+            case ContextReplaced(reason=FoldReason.WITHDRAWN):
+                pass  # the message that it came with tells where the note is from
             case ContextReplaced():
                 self._replaced = record
             case LiveContextReplaced():
@@ -156,7 +159,9 @@ class _Sources:
     def _said(self, messages: Iterable[MessageId]) -> Iterator[Origin]:
         for message_id in messages:
             received = self._received.pop(message_id)
-            yield _origin(received, part="message", name=message_id, detail=f"from {received.principal}")
+            files = sum(is_marker(bytes(block)) for block in received.blocks)
+            detail = f"from {received.principal}" + (f", with {files} attachments" if files else "")
+            yield _origin(received, part="message", name=message_id, detail=detail)
 
 
 def origins(records: Iterable[JournalRecord], *, seq: int) -> Origins | None:

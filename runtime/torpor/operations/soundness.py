@@ -16,7 +16,9 @@ from torpor.conversation.text import clean, is_blank
 from torpor.conversation.title import titled
 from torpor.flags.contract import Decided, Decision
 from torpor.model.repeatable import repeatable
-from torpor.records.blocks import Block
+from torpor.records.attachments import HANDLE, MEDIA_TYPE, Attachment, marker_block
+from torpor.records.attachments import TYPE as ATTACHMENT
+from torpor.records.blocks import Block, canonical
 from torpor.records.bounds import MOMENT_MAX_US, NUMBER_MAX
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CONVERSATION_ID, JOB_ID, OWNER_ID
@@ -47,6 +49,10 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, Any])
 _WITH_SOURCE: Final = ("image", "document", "search_result")
 _TEXT_FIELDS: Final = frozenset({"type", "text"})
 _RESULT_FIELDS: Final = frozenset({"type", "tool_use_id", "content", "is_error"})
+
+
+class _Attached(msgspec.Struct, frozen=True):
+    attachment: Attachment
 
 
 class _Unsound(ValueError):
@@ -172,6 +178,7 @@ def _finished(record: ToolFinished) -> None:
 
 def _replaced(record: ContextReplaced) -> None:
     _check_notes(record.head)
+    _check_notes(record.withdrawn.values())
     for call_id, block in record.shortened.items():
         _check_result(block, call_id)
 
@@ -223,8 +230,24 @@ def _check_message(blocks: Iterable[Block]) -> None:
     for type_, fields in _read(blocks):
         if type_ in _WITH_SOURCE:
             _check_source(type_, fields)
+        elif type_ == ATTACHMENT:
+            _check_attachment(fields)
         else:
             _check_text(type_, fields, of="a message")
+
+
+def _check_attachment(fields: dict[str, Any]) -> None:
+    """It names bytes, and says of them what requests are reckoned with."""
+    try:
+        named = msgspec.convert(fields, _Attached).attachment
+    except msgspec.ValidationError as exc:
+        raise _Unsound(f"an attachment of it cannot be read: {exc}") from exc
+    _require(bytes(marker_block(named)) == bytes(canonical(fields)), "an attachment of it is not written as one")
+    _require(HANDLE.fullmatch(named.blob), f"an attachment of it names blob {clean(named.blob[:80]).text!r}")
+    _require(MEDIA_TYPE.fullmatch(named.media_type), "an attachment of it is of a kind that is not sent")
+    numbers = (named.size_bytes, named.tokens, named.pages)
+    _require(all(0 <= number <= NUMBER_MAX for number in numbers), "an attachment of it has no size")
+    _require(_is_text_line(named.name), "an attachment of it has a name that cannot be shown")
 
 
 def _check_notes(blocks: Iterable[Block]) -> None:

@@ -33,7 +33,7 @@ from torpor.records.journal import (
     TurnRefused,
 )
 from torpor.records.nesting import RECORD_DEPTH_MAX, is_deep_json
-from torpor.store.codec import StoredBatch, shown_by
+from torpor.store.codec import StoredBatch, handles_in, shown_by
 from torpor.store.contract import Blobs, Head, Snapshot
 
 _ROW: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -230,6 +230,7 @@ class Verification:
                 if record.message_id in self._messages:
                     raise Differs(record.seq, f"message {record.message_id!r} was received before")
                 self._messages[record.message_id] = msgspec.structs.replace(record, blocks=())
+                self.handles += (Handle(record.seq, handle) for handle in handles_in((record,)))
             case ToolFinished(handle=handle) | SubagentFinished(bundle=handle) if handle:
                 self.handles.append(Handle(record.seq, handle))
             case _:

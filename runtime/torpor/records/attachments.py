@@ -4,6 +4,8 @@ The marker is a block like any other: it is stored, hashed and kept in its place
 that it names take its place just before a call, see ``model.attached``.
 """
 
+import re
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -31,12 +33,29 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.media_type.startswith("image/")
 
 
+class Why(StrEnum):
+    """Why an attachment is not shown any more."""
+
+    MISSING = "missing"
+    """Its bytes are not there."""
+    REFUSED = "refused"
+    """The model's host does not take it."""
+    ROOM = "room"
+    """A request cannot hold all of them, and it is among the oldest."""
+
+
 class _Marker(msgspec.Struct, frozen=True):
     attachment: Attachment
     type: str
 
 
 TYPE: Final = "attachment"
+HANDLE: Final = re.compile(r"[0-9a-f]{64}")
+"""What the name of a blob must match in full."""
+MEDIA_TYPE: Final = re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain")
+"""What the kind of one must match in full."""
+NAME_CHARS_MAX: Final = 120
+"""Of its name; the rest is cut off."""
 _BEGIN: Final = b'{"attachment":{"blob":"'
 _MARKER: Final = msgspec.json.Decoder(_Marker)
 

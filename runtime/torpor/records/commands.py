@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from torpor.records.attachments import Attachment
 from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
 from torpor.records.journal import Offer, Usage, WhenBusy
@@ -71,6 +72,8 @@ class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Taken up of a turn that failed; what that means to the model stands before ``text``."""
     lookback: int = 0
     """Exchanges that are quoted to the model in the turn that this message begins."""
+    attachments: tuple[Attachment, ...] = ()
+    """Shown to the model before the text, which may be blank then."""
 
 
 class TellContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from torpor.records.attachments import Attachment
 from torpor.records.context import WorkingContext
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
 from torpor.records.journal import Effect, FoldReason, Offer, Outcome
@@ -28,6 +29,8 @@ class MessageReceivedEvent(Event, frozen=True, tag="message.received"):
     principal: str
     text: str
     cleaned: int = 0
+    attachments: tuple[Attachment, ...] = ()
+    """Files that came with it; ``fetch`` and ``link`` take what each has as ``blob``."""
 
 
 class MessageRetractedEvent(Event, frozen=True, tag="message.retracted"):

@@ -58,6 +58,8 @@ class FoldReason(StrEnum):
     """Nothing older was left: long tool results of the turns that stay were shortened."""
     EVERYTHING = "everything"
     """That was not enough: every turn but the running one was folded without a model."""
+    WITHDRAWN = "withdrawn"
+    """Nothing was folded: notes stand for attachments that cannot be sent."""
 
 
 class Outcome(StrEnum):
@@ -355,6 +357,9 @@ class ContextReplaced(Record, frozen=True, tag="context_replaced"):
     """Keys of skills that were loaded in what was folded and are not to be had any more, or found no room."""
     shortened: dict[str, Block] = {}
     """Results that stay, but shorter, by the id of their call."""
+    withdrawn: dict[int, Block] = {}
+    """What stands for attachments, by their place among those of the view, from 0; ``why``, an ``attachments.Why``."""
+    why: str = ""
     before_tokens: int = 0
     """Estimated by its size, of the next request without this."""
     after_tokens: int = 0

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from torpor.errors import InvariantBroken, JournalCorrupt
+from torpor.records.attachments import attachment_of, is_marker
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
@@ -21,6 +22,7 @@ from torpor.records.journal import (
     ConversationRenamed,
     ConversationUnarchived,
     JournalRecord,
+    MessageReceived,
     MessageRetracted,
     SubagentFinished,
     ToolFinished,
@@ -112,6 +114,8 @@ def handles_in(records: Iterable[JournalRecord]) -> list[str]:
         match record:
             case ToolFinished(handle=handle) | SubagentFinished(bundle=handle) if handle:
                 handles.append(handle)
+            case MessageReceived(blocks=blocks):
+                handles.extend(attachment_of(block).blob for block in map(bytes, blocks) if is_marker(block))
     return handles
 
 

@@ -283,6 +283,10 @@ class Store(Protocol):
         """Those of ``handles`` that no record of any conversation of the owner of ``key`` names, sorted."""
         ...
 
+    async def names_blob(self, key: ConversationKey, handle: str) -> bool:
+        """Whether a record of this very conversation names the blob ``handle``; a point read."""
+        ...
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         """Whether a record of this conversation says that a sub-agent left the bundle ``handle``; a point read."""
         ...

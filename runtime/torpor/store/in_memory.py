@@ -186,6 +186,10 @@ class InMemoryStore(Writes):
         named = {handle for held in held_by for handle in held.handles}
         return tuple(sorted(set(handles) - named))
 
+    async def names_blob(self, key: ConversationKey, handle: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return key in self._data.conversations and handle in self._data.conversations[key].handles
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         await anyio.lowlevel.checkpoint()
         return key in self._data.conversations and handle in self._data.conversations[key].bundles

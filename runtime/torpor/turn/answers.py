@@ -13,7 +13,7 @@ from torpor.conversation.retry import RetryOptions, pause_s
 from torpor.conversation.state import TurnState
 from torpor.errors import Retry
 from torpor.model.contract import ModelReply
-from torpor.provider_errors import ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge
+from torpor.provider_errors import AttachmentNotTaken, ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge
 from torpor.records.blocks import Block, head_of
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import ModelFailed, ModelReplied, Offer, TurnFailed
@@ -48,21 +48,26 @@ def failed(
     was_shown: bool,
     fallback: str,
     can_shrink: bool = False,
+    is_without_files: bool = False,
     options: RetryOptions,
     now_us: int,
 ) -> ModelFailed:
     """The record of a call that gave no reply; it says whether and when it is asked again, and of which model.
 
-    Args: can_shrink: whether something can be done about a request that is too long.
+    Args: can_shrink: whether something can be done about a request that is too long.  is_without_files: whether the
+        files that it speaks of are taken out, and what is left is asked again.
     """
     pause = None
     if fault.retry is Retry.SAFE and not was_shown:
         jitter = _jitter(key, turn.call)
         pause = pause_s(options, failures=turn.failures, retry_after_s=fault.retry_after_s, jitter=jitter)
     is_once = isinstance(fault, ContextTooLong) and can_shrink and not turn.was_too_long and not was_shown
-    if is_once:
+    is_without = is_without_files and not was_shown
+    if is_once or is_without:
         pause = 0.0  # the view is made smaller first
-    falls_back = not is_once and fallback and not turn.model and turn.failures + 1 >= options.fallback_after
+    falls_back = (
+        not (is_once or is_without) and fallback and not turn.model and turn.failures + 1 >= options.fallback_after
+    )
     return ModelFailed(
         turn=turn.number,
         call=turn.call,
@@ -72,6 +77,13 @@ def failed(
         retry_at_us=0 if pause is None else now_us + round(pause * _MICROSECONDS),
         next_model=fallback if falls_back and pause is not None else "",
     )
+
+
+def told(fault: ProviderError, *, is_of_file: bool) -> ProviderError:
+    """What went wrong, in the words for it: a host may speak of documents where a request has none."""
+    if isinstance(fault, AttachmentNotTaken) and not is_of_file:
+        return RequestInvalid(str(fault))
+    return fault
 
 
 def given_up(turn: TurnState, fault: ProviderError, *, partial: tuple[Block, ...]) -> TurnFailed:

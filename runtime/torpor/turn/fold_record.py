@@ -39,7 +39,9 @@ def capped(state: ConversationState, step: Compact, *, folding: Folding) -> Comp
     if step.reason is not FoldReason.EVERYTHING:
         return caps
     items_bytes = sum(told_bytes(f"- {item.id} ({item.kind.value}): {item.text}\n") for item in state.items)
-    beside_bytes = state.view.size_bytes - state.starts[-1].size_bytes + pending_bytes(state, ())
+    beside_bytes = (
+        state.view.weight_bytes - state.view.weight_before(state.starts[-1].size_bytes) + pending_bytes(state, ())
+    )
     beside_bytes += min(items_bytes, caps.items_tokens * BYTES_PER_TOKEN)
     beside = fitted(options, window, fixed_bytes=state.preamble.size_bytes + beside_bytes)
     return msgspec.structs.replace(

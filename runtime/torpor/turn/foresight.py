@@ -97,7 +97,9 @@ def _worst_bytes(state: ConversationState, step: Compact, *, folding: Folding, t
     )
     head_bytes = sum(len(memoryview(block)) for block in record.head)
     items_bytes = _AROUND_ITEMS_BYTES + options.items_tokens * BYTES_PER_TOKEN
-    own_bytes = state.view.size_bytes - state.starts[-1].size_bytes + pending_bytes(state, ())
+    own_bytes = (
+        state.view.weight_bytes - state.view.weight_before(state.starts[-1].size_bytes) + pending_bytes(state, ())
+    )
     return state.preamble.size_bytes + head_bytes + items_bytes + own_bytes
 
 

@@ -4,7 +4,8 @@ Pure steps only add records; a step that acts hands over what was added first. R
 progress come through the same function, so there is no second way of doing anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple, assert_never
 
 import anyio
@@ -44,9 +45,11 @@ from torpor.conversation.steps import (
 )
 from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.turn_folds import digest_of, requested_view
+from torpor.conversation.withdrawing import withdrawn
 from torpor.errors import InvariantBroken
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.provider_errors import ContextTooLong, ProviderError
+from torpor.records.attachments import Why
 from torpor.records.blocks import Block
 from torpor.records.events import Progress
 from torpor.records.ids import ConversationKey
@@ -66,6 +69,7 @@ from torpor.records.journal import (
 from torpor.toolhost.contract import FindingSink
 from torpor.turn import answers, notes
 from torpor.turn.agents import Agent
+from torpor.turn.attached import not_to_be_sent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import NO_SPAWNS, UNOBSERVED, Journal, Observer, Spawns
 from torpor.turn.earlier import EarlierTurns, Pages
@@ -362,9 +366,12 @@ class Interpreter:
         turn = _turn_of(state)
         call = f"{step.turn}-{step.round}-{turn.asked + 1 if turn.call else 1}"
         view = requested_view(state, step.joined)
+        if places := self._surroundings.attached.crowded_out(view, of=state.view):
+            self._withdraw(places, why=Why.ROOM)
+            return
         model = turn.model or agent.model_name
         ratio = self._calibration.bytes_per_token(model)
-        estimated_tokens = next_request_tokens(state, view.size_bytes, bytes_per_token=ratio)
+        estimated_tokens = next_request_tokens(state, view.weight_bytes, bytes_per_token=ratio)
         fixed = agent.offers.sections_of(state.preamble)
         sections = request_sections(fixed, turn, view, budget_tokens=agent.budget_tokens, head_bytes=head_bytes(state))
         if step.attempt > 1:
@@ -393,7 +400,12 @@ class Interpreter:
             call=call, preamble=state.preamble, view=view, model=turn.model, live=turn.live, lasting=lasting
         )
         model_call = ModelCall(
-            request, sink=sink, places=self._places, deadline_s=self._options.model_deadline_s, asks=self._asks
+            request,
+            sink=sink,
+            places=self._places,
+            deadline_s=self._options.model_deadline_s,
+            asks=self._asks,
+            attached=partial(self._surroundings.attached.read, self._key) if view.marks else None,
         )
         answer: ModelReply | ProviderError | None = None
         with anyio.CancelScope() as self._scope:
@@ -445,9 +457,12 @@ class Interpreter:
         if isinstance(answer, ModelReply):
             self._journal.add(answers.replied(turn, answer))
         elif isinstance(answer, ProviderError):
+            unsent, why = not_to_be_sent(state, answer)
+            answer = answers.told(answer, is_of_file=bool(unsent))
             failure = answers.failed(
                 turn,
                 answer,
+                is_without_files=bool(unsent) and (why is Why.MISSING or not turn.has_withdrawn),
                 key=self._key,
                 was_shown=sink.has_shown and not self._key.is_child,  # nobody sees what a sub-agent says
                 fallback=agent.fallback,
@@ -456,11 +471,19 @@ class Interpreter:
                 now_us=self._clock.now_us(),
             )
             self._journal.add(failure)
+            if unsent:
+                self._withdraw(unsent, why=why)
             if not failure.retry_at_us:
                 self._journal.add(answers.given_up(turn, answer, partial=sink.partial()))
                 self._ended()
         else:
             self._cut(self._stopping, partial=sink.partial())
+
+    def _withdraw(self, places: Iterable[int], *, why: Why) -> None:
+        """Have notes stand for attachments of the view, from now on."""
+        state = self._journal.state
+        window = self._folding(state).window
+        self._journal.add(reckoned(state, withdrawn(state, places, why=why), preamble=state.preamble, window=window))
 
     async def _run_tools(self, step: RunTools, agent: Agent) -> None:
         """Also the flags may have to be waited for; what was ended in the meantime does not begin."""

@@ -22,7 +22,7 @@ def quoted(ahead: Foreseen, exchanges: Exchanges, *, folding: Folding) -> Lookba
     """The last of ``exchanges`` that fit beside the first request of the turn as it would be without them."""
     if not exchanges:
         return Lookback()
-    said_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
+    said_bytes = ahead.state.view.weight_bytes + pending_bytes(ahead.state, ahead.joined)
     note_bytes = _room_bytes(ahead, said_bytes, folding=folding)
     room_bytes = note_bytes
     if folding.window.conversation_tokens:

@@ -4,13 +4,15 @@ In a turn's first attempt the call overlaps with the commit of its own request, 
 world; what it says is held back until that commit is durable.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
+import msgspec
 
 from torpor.conversation.graphemes import open_tail
 from torpor.conversation.publish import text_of
 from torpor.conversation.text import clean
+from torpor.conversation.view import View
 from torpor.model.contract import Model, ModelReply, ModelRequest
 from torpor.provider_errors import ModelTimedOut, ProviderError
 from torpor.records.blocks import Block, head_of, text_block
@@ -99,13 +101,16 @@ class ModelCall:
         places: Share,
         deadline_s: float,
         asks: Callable[[], None] = lambda: None,
+        attached: Callable[[View], Awaitable[Mapping[str, bytes]]] | None = None,
     ) -> None:
-        """Args: asks: is told when there is a place, and the model is asked."""
+        """Args: asks: is told when there is a place, and the model is asked.  attached: reads the files that the
+        request holds, once there is a place, since they are large."""
         self._request = request
         self._sink = sink
         self._places = places
         self._deadline_s = deadline_s
         self._asks = asks
+        self._attached = attached
 
     async def answer(self, model: Model) -> ModelReply | ProviderError:
         """Wait for a free place and ask; the host's faults come back as values."""
@@ -113,7 +118,13 @@ class ModelCall:
             self._asks()
             try:
                 with anyio.move_on_after(self._deadline_s):
-                    return storable(await model.reply(self._request, self._sink), call=self._request.call)
+                    return storable(await self._replied(model), call=self._request.call)
                 return ModelTimedOut(f"no complete reply within {self._deadline_s:g} s")
             except ProviderError as exc:
                 return exc
+
+    async def _replied(self, model: Model) -> ModelReply:
+        if self._attached is None:
+            return await model.reply(self._request, self._sink)
+        attached = await self._attached(self._request.view)
+        return await model.reply(msgspec.structs.replace(self._request, attached=attached), self._sink)

@@ -30,6 +30,7 @@ from torpor.skillbook.load import Shelf
 from torpor.skillbook.options import SkillOptions
 from torpor.toolhost.contract import Lent
 from torpor.turn.agents import Agent
+from torpor.turn.attached import NO_FILES, AttachedFiles
 from torpor.turn.definition import EVERY
 from torpor.turn.sparing import NOTHING, Spared
 
@@ -99,6 +100,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     policies: PolicySearch = NoPolicies()
     context: ContextOptions = ContextOptions()
     live: LiveContextOptions = LiveContextOptions()
+    attached: AttachedFiles = NO_FILES
     excerpts_max: int = 4
     excerpts_tokens: int = 2_500
     """For an agent whose profile grants policies no allotment of their own."""

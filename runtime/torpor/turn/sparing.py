@@ -16,7 +16,7 @@ from torpor.conversation.budget import NEXT_BYTES, next_request_tokens, pending_
 from torpor.conversation.compaction import Window
 from torpor.conversation.lately import remembered
 from torpor.conversation.state import ConversationState
-from torpor.conversation.view import Preamble
+from torpor.conversation.view import Preamble, weight_of
 from torpor.records.blocks import Block
 from torpor.records.journal import JournalRecord, PreambleChanged, PreambleReturned, TurnPrepared
 from torpor.turn.foresight import Foreseen
@@ -92,7 +92,7 @@ def _widened(
 ) -> list[JournalRecord] | None:
     """With as much of what is cut as fits into what is free; None where nothing does."""
     ratio = window.bytes_per_token
-    view_bytes = ahead.state.view.size_bytes + pending_bytes(ahead.state, ahead.joined)
+    view_bytes = ahead.state.view.weight_bytes + pending_bytes(ahead.state, ahead.joined)
     tokens = next_request_tokens(ahead.state, view_bytes, bytes_per_token=ratio)
     free = math.floor(window.limit_tokens - tokens - ahead.growth_bytes / ratio) - _MARGIN_TOKENS
     free = min(free, math.floor(window.limit_tokens - ahead.worst_bytes / ratio) - _MARGIN_TOKENS)
@@ -128,7 +128,7 @@ def _is_crowded(state: ConversationState, records: Sequence[JournalRecord], *, w
     if not window.budget_tokens or (not told and preamble is state.preamble):
         return False
     said = (block for message in state.queued for block in message.blocks)
-    new_bytes = sum(len(memoryview(block)) + 1 for block in (*state.notes, *told, *said)) + NEXT_BYTES
+    new_bytes = sum(weight_of(block) + 1 for block in (*state.notes, *told, *said)) + NEXT_BYTES
     after = msgspec.structs.replace(state, preamble=preamble)
-    tokens = next_request_tokens(after, state.view.size_bytes + new_bytes, bytes_per_token=window.bytes_per_token)
+    tokens = next_request_tokens(after, state.view.weight_bytes + new_bytes, bytes_per_token=window.bytes_per_token)
     return tokens > window.limit_tokens

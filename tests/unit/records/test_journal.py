@@ -102,7 +102,7 @@ def test_public_records_are_those_that_clients_hear_of() -> None:
         (WhenBusy, {"queue", "steer", "interrupt", "reject"}),
         (Effect, {"read", "write"}),
         (StepKind, {"call_model", "run_tools", "compact"}),
-        (FoldReason, {"summary", "mechanical", "shortened", "everything"}),
+        (FoldReason, {"summary", "mechanical", "shortened", "everything", "withdrawn"}),
         (ItemKind, {"correction", "denial", "question", "proposal"}),
         (LiveReason, {"first", "messages", "age", "hand"}),
         (Offer, {"continue", "retry"}),

@@ -215,6 +215,10 @@ class SqliteStore(Writes):
             return self._reader.unnamed(key, handles)
         return await self._in_thread(partial(self._thread_reader.unnamed, key, handles))
 
+    async def names_blob(self, key: ConversationKey, handle: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return self._reader.names_blob(key, handle)
+
     async def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         await anyio.lowlevel.checkpoint()
         return self._reader.names_bundle(key, handle)

@@ -82,6 +82,9 @@ SELECT value FROM json_each(:handles) WHERE NOT EXISTS (
 _NAMES_BUNDLE: Final = """
 SELECT 1 FROM handles JOIN conversations USING (number)
     WHERE tenant = ? AND owner = ? AND conversation = ? AND handle = ? AND is_bundle = 1"""
+_NAMES_BLOB: Final = """
+SELECT 1 FROM handles JOIN conversations USING (number)
+    WHERE tenant = ? AND owner = ? AND conversation = ? AND handle = ?"""
 _COUNT: Final = """
 SELECT count(*) FROM (
     SELECT 1 FROM conversations WHERE tenant = ? AND owner = ? AND instr(conversation, '/') = 0 LIMIT ?
@@ -251,6 +254,10 @@ class SqliteReader:
         values = {"tenant": key.tenant, "owner": key.owner, "handles": msgspec.json.encode(handles).decode()}
         with reading(self._path):
             return tuple(handle for (handle,) in self._db.execute(_UNNAMED, values))
+
+    def names_blob(self, key: ConversationKey, handle: str) -> bool:
+        with reading(self._path, key):
+            return self._db.execute(_NAMES_BLOB, (*_names(key), handle)).fetchone() is not None
 
     def names_bundle(self, key: ConversationKey, handle: str) -> bool:
         with reading(self._path, key):
