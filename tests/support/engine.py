@@ -43,6 +43,7 @@ from torpor.supervisor.memory import Memory
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
 from torpor.supervisor.spawn import Subagents
+from torpor.toolhost.contract import Elsewhere
 from torpor.turn.agents import UNBOUND, Agent, Agents
 from torpor.turn.contract import UNOBSERVED, Observer
 from torpor.turn.definition import AgentDefinition
@@ -302,12 +303,21 @@ def agent(
     summariser: Model | None = None,
     live: LiveModel | None = None,
     max_tokens: int = 4096,
+    elsewhere: Elsewhere | None = None,
 ) -> Agent:
     definition = AgentDefinition(name=name, system=system, model=dict(table), default=default, max_tokens=max_tokens)
     asked = None
     if summariser is not None:
         asked = Summariser(definition.summary, model=summariser, name="small", window_tokens=SMALL_WINDOW_TOKENS)
-    return Agent(definition, model=model, toolbox=toolbox, profile=profile, summariser=asked, live=live)
+    return Agent(
+        definition,
+        model=model,
+        toolbox=toolbox,
+        profile=profile,
+        summariser=asked,
+        live=live,
+        elsewhere=elsewhere,
+    )
 
 
 @asynccontextmanager
@@ -339,6 +349,7 @@ async def running_engine(
     subagents: Mapping[str, Subagent] | None = None,
     subagent_options: SubagentOptions | None = None,
     observer: Observer = UNOBSERVED,
+    elsewhere: Elsewhere | None = None,
 ) -> AsyncIterator[Engine]:
     """An engine that runs while the context is open, and is sound when it is left without an error.
 
@@ -348,6 +359,7 @@ async def running_engine(
         host: asked in place of the plays.  table: the agents' ``[model]``.
         profile, max_tokens, summariser, compaction: what bounds the window of the agents, and who folds it.
         memory, chance: as the supervisor has them.  subagents: by name; a tool has to spawn them.
+        elsewhere: where the agents have more tools from.
     """
     clock, bus, turn = clock or ManualClock(), LocalBus(), turn or TurnOptions(cancel_grace_s=0.0)
     model = PlayedModel(plays)
@@ -372,6 +384,7 @@ async def running_engine(
                         summariser=summariser,
                         live=live,
                         max_tokens=max_tokens,
+                        elsewhere=elsewhere,
                     )
                     for name in agents
                 )

@@ -1,6 +1,8 @@
 """What the server of ``mcp_server.py`` did, as it wrote it down."""
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -23,6 +25,12 @@ class McpLedger:
     def alive(self) -> set[int]:
         """Those of them that are there still, zombies not."""
         return set(filter(_is_alive, self.pids()))
+
+    def signal(self, pid: int, kind: signal.Signals) -> None:
+        """Send it to one of its own processes, if that is there still."""
+        assert pid in self.pids()
+        with suppress(ProcessLookupError):
+            os.kill(pid, kind)
 
     async def until(self, line: str, *, count: int = 1) -> None:
         """Wait for a line; another process writes it, so nobody tells."""

@@ -111,7 +111,7 @@ class Connection:
         """Wait until ``is_known``; the caller sets a bound."""
         self.want()
         while not self.is_known:
-            await self._news.wait()
+            await self.next_news()
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, wait_s: float, report: Callable[[str], None]
@@ -137,16 +137,20 @@ class Connection:
                 self.used_s = anyio.current_time()
                 self._tell()
         if answer is None:
-            why = self._lost_why or self._why or "it was stopped"
-            raise ConnectionLost(f"the connection to {self.name} ended: {why}")
+            why = f": {self._lost_why}" if self._lost_why else ""
+            raise ConnectionLost(f"the connection to {self.name} ended{why}")
         self._look_again(answer)
         return answer
+
+    async def next_news(self) -> None:
+        """Wait until something changes."""
+        await self._news.wait()
 
     async def run(self) -> None:
         """Own the connection until cancelled; never raises for what a server does."""
         while True:
             while not self._is_wanted:
-                await self._news.wait()
+                await self.next_news()
             self._enter(ServerSignal.WANTED)
             while self.state is not ServerState.IDLE:
                 if self.state is ServerState.RESTING:
@@ -185,7 +189,7 @@ class Connection:
                 self.want()
                 if self._session is not None and not self._lost_why:
                     return self._session
-                await self._news.wait()
+                await self.next_news()
         why = f" ({self._why})" if self._why else ""
         raise NotStarted(f"the server {self.name} cannot be reached now{why}; nothing was done, try again later")
 
@@ -258,7 +262,7 @@ class Connection:
                     continue
                 until_s = min(until_s, again_s)
             with anyio.move_on_at(until_s):
-                await self._news.wait()
+                await self.next_news()
 
     async def _list_again(self, session: Session) -> None:
         """What it offers now; what it offered before where it does not say."""

@@ -1,0 +1,40 @@
+"""Nothing that MCP servers do hangs a turn, ends an actor, leaves a process or a call open, or spoils a request."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.support.mcp_ledger import McpLedger
+from tests.support.mcp_storm import BLOWS, settled, storming
+from torpor.records.ids import ConversationKey
+from torpor.records.journal import Outcome
+
+KEYS = [ConversationKey("acme", "ann", f"c_{number}") for number in range(6)]
+
+
+async def stormed(folder: Path, *, seed: int, count: int) -> tuple[Counter[str], Counter[Outcome]]:
+    with capture_logs() as told:
+        async with storming(folder, seed=seed) as storm:
+            await storm.blow(KEYS, count=count)
+            journals = [await storm.engine.records(key=key) for key in KEYS]
+    assert [entry for entry in told if entry["log_level"] in {"error", "critical"}] == []
+    outcomes = sum((settled(journal, McpLedger(folder / "ledger.txt")) for journal in journals), Counter())
+    return storm.blows, outcomes
+
+
+async def test_a_short_storm_leaves_nothing_open(tmp_path: Path) -> None:
+    blows, outcomes = await stormed(tmp_path, seed=1, count=12)
+
+    assert blows.total() == 12
+    assert outcomes[Outcome.SUCCEEDED] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_thousand_blows_leave_nothing_open(tmp_path: Path, seed: int) -> None:
+    blows, outcomes = await stormed(tmp_path, seed=seed, count=500)
+
+    assert blows.keys() == set(BLOWS)
+    assert outcomes.keys() >= {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.UNKNOWN}

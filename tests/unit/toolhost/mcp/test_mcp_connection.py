@@ -1,0 +1,409 @@
+"""One task owns a connection, and whatever its server does ends there. Cases MCP-01 and MCP-02, without a process."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from tests.support.mcp_played import Life, PlayedServer, listed, said
+from torpor.errors import ToolError
+from torpor.toolhost.mcp.connection import Connection
+from torpor.toolhost.mcp.options import McpOptions, McpServer, Reference
+from torpor.toolhost.mcp.results import Answer
+from torpor.toolhost.mcp.servers import Link, McpServers
+from torpor.toolhost.mcp.session import ConnectionLost, ServerError, Unreachable
+from torpor.toolhost.mcp.states import ServerState
+from torpor.toolhost.mcp.values import Values
+from torpor.toolhost.process import NotStarted
+
+QUICK = McpOptions(
+    start_deadline_s=30.0, backoff_s=0.001, backoff_max_s=0.002, relist_pause_s=0.0, idle_stop_s=0.0, turn_wait_s=30.0
+)
+SHARED = Link("lib")
+
+
+@asynccontextmanager
+async def living(
+    played: PlayedServer, *, options: McpOptions = QUICK, home: Path = Path("/nowhere"), **tables: McpServer
+) -> AsyncIterator[McpServers]:
+    servers = McpServers(
+        tables or {"lib": McpServer(command="x")},
+        home=home,
+        values=Values(home, {}),
+        open_=played.open,
+        options=options,
+        chance=lambda: 0.5,
+    )
+    with anyio.fail_after(30):
+        async with servers.running():
+            yield servers
+
+
+async def call(servers: McpServers, tool: str = "read", *, link: Link = SHARED, wait_s: float = 30.0) -> str:
+    answer = await servers.connection(link).call(tool, {}, wait_s=wait_s, report=lambda _: None)
+    return str(answer.content[0]["text"])
+
+
+async def until(connection: Connection, state: ServerState) -> None:
+    while connection.state is not state:
+        await connection.next_news()
+
+
+def names(connection: Connection) -> list[str]:
+    return [tool.title for tool in connection.tools.tools]
+
+
+async def test_nothing_is_started_before_it_is_needed() -> None:
+    played = PlayedServer("read")
+    async with living(played) as servers:
+        assert servers.listings([SHARED]) == ()
+        connection = servers.connection(SHARED)
+        await anyio.wait_all_tasks_blocked()
+        assert played.lives == []
+        await connection.known()
+        assert names(connection) == ["read"]
+        assert await call(servers) == "read of life 1"
+        assert connection.generation == 1
+    assert played.life.is_closed
+
+
+async def test_mcp_01_a_call_in_flight_ends_with_its_connection() -> None:
+    played = PlayedServer("read")
+    begun = anyio.Event()
+
+    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    played.at_call = hang
+    async with living(played) as servers, anyio.create_task_group() as tasks:
+        lost = list[str]()
+
+        async def calling() -> None:
+            with pytest.raises(ConnectionLost) as caught:
+                await call(servers)
+            lost.append(str(caught.value))
+
+        tasks.start_soon(calling)
+        await begun.wait()
+        played.at_call = PlayedServer().at_call
+        played.life.die()
+        assert await call(servers) == "read of life 2"
+    assert lost == ["the connection to its server ended"]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_mcp_01_a_transport_that_fails_cancels_nobody_else(is_busy: bool) -> None:
+    """As HTTP does: what owns the connection is cancelled and an error comes out of it."""
+    played = PlayedServer("read")
+    begun = anyio.Event()
+
+    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        begun.set()
+        if life.number == 1:
+            await anyio.sleep_forever()
+        return said("back")
+
+    played.at_call = hang
+    async with living(played) as servers, anyio.create_task_group() as tasks:
+        if is_busy:
+
+            async def calling() -> None:
+                with pytest.raises(ConnectionLost, match="the connection to lib ended"):
+                    await call(servers)
+
+            tasks.start_soon(calling)
+            await begun.wait()
+        else:
+            await servers.connection(SHARED).known()
+        played.life.breaks.set()
+        await anyio.wait_all_tasks_blocked()
+        while servers.connection(SHARED).generation == 1:
+            await anyio.lowlevel.checkpoint()
+        assert await call(servers) == "back"
+
+
+async def test_a_server_that_does_not_start_is_told_and_tried_again() -> None:
+    played = PlayedServer("read")
+
+    async def refuse(life: Life) -> None:
+        if life.number < 5:
+            raise Unreachable("the server refused with error 401")
+
+    played.at_open = refuse
+    options = msgspec.structs.replace(QUICK, backoff_s=0.05, backoff_max_s=0.05)
+    async with living(played, options=options) as servers:
+        with pytest.raises(NotStarted, match="refused with error 401"):
+            await call(servers)
+        connection = servers.connection(SHARED)
+        assert connection.is_known
+        assert names(connection) == []
+        await until(connection, ServerState.UP)
+        assert names(connection) == ["read"]
+        assert await call(servers) == "read of life 5"
+        assert connection.standing().why == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (FileNotFoundError("x"), "there is no such program"),
+        (PermissionError("x"), "its program may not be run"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [ValueError("secret")])]), "it failed with ValueError"),
+        (ServerError("its server refused: no (error -1)", number=-1), "its server refused: no"),
+    ],
+)
+async def test_why_is_told_without_what_may_be_secret(error: Exception, why: str) -> None:
+    played = PlayedServer("read")
+
+    async def fail(life: Life) -> None:
+        raise error
+
+    played.at_open = fail
+    async with living(played) as servers:
+        with pytest.raises(NotStarted) as caught:
+            await call(servers)
+    assert why in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_server_that_never_gets_ready_is_given_up() -> None:
+    played = PlayedServer("read")
+
+    async def hang(life: Life) -> None:
+        await anyio.sleep_forever()
+
+    played.at_list = hang
+    async with living(played, options=msgspec.structs.replace(QUICK, start_deadline_s=0.05)) as servers:
+        with pytest.raises(NotStarted, match=r"not ready within 0\.05 s"):
+            await call(servers)
+
+
+async def test_a_call_waits_no_longer_than_it_may_and_has_sent_nothing() -> None:
+    played = PlayedServer("read")
+
+    async def hang(life: Life) -> None:
+        await anyio.sleep_forever()
+
+    played.at_open = hang
+    async with living(played) as servers:
+        with pytest.raises(NotStarted, match="nothing was done"):
+            await call(servers, wait_s=0.01)
+    assert played.calls == []
+
+
+async def test_a_changed_list_is_looked_at_again() -> None:
+    played = PlayedServer("read")
+    async with living(played) as servers:
+        connection = servers.connection(SHARED)
+        await connection.known()
+        played.tools = listed("read", "more")
+        played.life.opening.changed()
+        while names(connection) != ["more", "read"]:
+            await connection.next_news()
+        assert connection.generation == 1
+
+
+async def test_a_storm_of_changes_is_looked_at_seldom() -> None:
+    played = PlayedServer("read")
+    async with living(played, options=msgspec.structs.replace(QUICK, relist_pause_s=30.0)) as servers:
+        await servers.connection(SHARED).known()
+        for _ in range(1_000):
+            played.life.opening.changed()
+            await anyio.lowlevel.checkpoint()
+        assert played.listings == 1
+
+
+@pytest.mark.parametrize("told", ["a result", "an error"])
+async def test_a_tool_that_the_server_does_not_know_has_the_list_looked_at(told: str) -> None:
+    played = PlayedServer("read")
+
+    async def unknown(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        if told == "an error":
+            raise ServerError("unknown", number=-32_602)
+        return said("Unknown tool: read", is_error=True)
+
+    async with living(played) as servers:
+        connection = servers.connection(SHARED)
+        await connection.known()
+        played.at_call, played.tools = unknown, listed("other")
+        try:
+            await call(servers)
+        except ToolError:
+            assert told == "an error"
+        while names(connection) != ["other"]:
+            await connection.next_news()
+
+
+async def test_a_list_that_never_comes_ends_the_connection() -> None:
+    played = PlayedServer("read")
+
+    async def hang_later(life: Life) -> None:
+        if played.listings == 2:
+            await anyio.sleep_forever()
+
+    played.at_list = hang_later
+    async with living(played, options=msgspec.structs.replace(QUICK, list_deadline_s=0.05)) as servers:
+        connection = servers.connection(SHARED)
+        await connection.known()
+        played.life.opening.changed()
+        while connection.generation == 1:
+            await connection.next_news()
+        assert names(connection) == ["read"]
+
+
+async def test_a_list_that_fails_leaves_the_last_one() -> None:
+    played = PlayedServer("read")
+
+    async def fail_later(life: Life) -> None:
+        if played.listings == 2:
+            raise ServerError("its server refused", number=-1)
+
+    played.at_list = fail_later
+    async with living(played) as servers:
+        connection = servers.connection(SHARED)
+        await connection.known()
+        played.life.opening.changed()
+        while played.listings == 1:
+            await anyio.lowlevel.checkpoint()
+        assert await call(servers) == "read of life 1"
+        assert names(connection) == ["read"]
+
+
+async def test_an_idle_server_is_stopped_and_still_offered() -> None:
+    played = PlayedServer("read")
+    async with living(played, options=msgspec.structs.replace(QUICK, idle_stop_s=0.05)) as servers:
+        connection = servers.connection(SHARED)
+        await connection.known()
+        await until(connection, ServerState.IDLE)
+        assert played.life.is_closed
+        assert connection.is_known
+        assert names(connection) == ["read"]
+        assert await call(servers) == "read of life 2"
+
+
+async def test_a_server_at_work_is_not_stopped_for_idleness() -> None:
+    played = PlayedServer("read")
+
+    async def slow(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        await anyio.sleep(0.2)
+        return said("slow")
+
+    played.at_call = slow
+    async with living(played, options=msgspec.structs.replace(QUICK, idle_stop_s=0.05)) as servers:
+        assert await call(servers) == "slow"
+        assert len(played.lives) == 1
+
+
+async def test_a_connection_that_is_slow_to_close_holds_up_nobody() -> None:
+    played = PlayedServer("read")
+
+    async def slow(life: Life) -> None:
+        with anyio.move_on_after(0.05):
+            await anyio.sleep_forever()
+
+    played.at_close = slow
+    async with living(played, options=msgspec.structs.replace(QUICK, close_deadline_s=0.01)) as servers:
+        await servers.connection(SHARED).known()
+        played.life.die()
+        assert await call(servers) == "read of life 2"
+        assert played.lives[0].is_closed
+
+
+async def test_mcp_02_connections_close_in_any_order_and_with_calls_in_flight() -> None:
+    played = PlayedServer("read")
+    begun = anyio.Event()
+
+    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    one = McpServer(command="x")
+    async with anyio.create_task_group() as tasks, living(played, a=one, b=one, c=one) as servers:
+        for name in servers.servers:
+            await servers.connection(Link(name)).known()
+        played.lives[0].die()  # the one that was opened first
+        assert await call(servers, link=Link("c")) == "read of life 3"
+        played.at_call = hang
+
+        async def calling() -> None:
+            with pytest.raises(ConnectionLost):
+                await call(servers, link=Link("b"))
+
+        tasks.start_soon(calling)
+        await begun.wait()
+    assert all(life.is_closed for life in played.lives)
+
+
+async def test_a_cancelled_call_leaves_the_connection_alone() -> None:
+    played = PlayedServer("read")
+
+    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with living(played) as servers:
+        await servers.connection(SHARED).known()
+        echo, played.at_call = played.at_call, hang
+        with anyio.move_on_after(0.01):
+            await call(servers)
+        played.at_call = echo
+        assert await call(servers) == "read of life 1"
+        assert servers.connection(SHARED).calls == 0
+
+
+def own() -> McpServer:
+    return McpServer(command="x", credentials="{principal}", env={"KEY": Reference(credential=True)})
+
+
+async def test_each_user_has_a_connection_with_their_own_credential(tmp_path: Path) -> None:
+    for name in ("ada", "bob"):
+        (tmp_path / name).write_text(f"key of {name}")
+    played = PlayedServer("read")
+    async with living(played, home=tmp_path, lib=own()) as servers:
+        links = [servers.links(["lib"], tenant="t", principal=name) for name in ("ada", "bob", "eve", "")]
+        assert links[2:] == [(), ()]
+        assert [await call(servers, link=link) for (link,) in links[:2]] == ["read of life 1", "read of life 2"]
+        assert [life.opening.env for life in played.lives] == [{"KEY": "key of ada"}, {"KEY": "key of bob"}]
+
+
+async def test_the_connection_that_was_not_used_for_longest_makes_room(tmp_path: Path) -> None:
+    for name in ("ada", "bob", "cy"):
+        (tmp_path / name).write_text("key")
+    played = PlayedServer("read")
+    options = msgspec.structs.replace(QUICK, connections_max=2)
+    async with living(played, options=options, home=tmp_path, lib=own()) as servers:
+        ada, bob, cy = (servers.links(["lib"], tenant="t", principal=name)[0] for name in ("ada", "bob", "cy"))
+        await call(servers, link=ada)
+        await call(servers, link=bob)
+        await call(servers, link=ada)
+        await call(servers, link=cy)
+        await anyio.wait_all_tasks_blocked()
+        assert [life.is_closed for life in played.lives] == [False, True, False]
+        assert servers.statistics().up == {"lib": 2}
+        assert servers.statistics().lost == {"lib": 0}
+
+
+async def test_numbers_tell_how_all_stand() -> None:
+    played = PlayedServer("read", "write")
+    played.tools += [{"name": "bad"}, 7]
+    played.tools[-2] = {"name": "bad", "inputSchema": 1}
+    async with living(played, lib=McpServer(command="x"), other=McpServer(command="x")) as servers:
+        await servers.connection(SHARED).known()
+        told = servers.statistics()
+        assert (told.up, told.tools, told.rejected) == (
+            {"lib": 1, "other": 0},
+            {"lib": 2, "other": 0},
+            {"lib": 2, "other": 0},
+        )
+        assert told.connections[ServerState.UP] == 1
+        played.life.die()
+        await call(servers)
+        assert servers.statistics().lost == {"lib": 1, "other": 0}
