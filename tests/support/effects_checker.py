@@ -4,6 +4,7 @@ Shares no code with the engine. The tools wrote into their book when they began,
 whatever became of the process; the model wrote down every request it was given.
 """
 
+import contextlib
 import hashlib
 import json
 from collections import defaultdict
@@ -41,11 +42,15 @@ class Deeds:
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
-    """The lines of a log; a last line cut short by a kill is left out."""
+    """The lines of a log; one cut short by a kill is left out, whether or not another process wrote on behind it."""
     if not log.exists():
         return []
     whole = log.read_bytes()
-    return [json.loads(line) for line in whole[: whole.rfind(b"\n") + 1].splitlines()]
+    lines: list[dict[str, Any]] = []
+    for line in whole[: whole.rfind(b"\n") + 1].splitlines():
+        with contextlib.suppress(ValueError):  # also of an empty one, which every writer begins with
+            lines.append(json.loads(line))
+    return lines
 
 
 def deeds_of(book: Iterable[dict[str, Any]]) -> dict[str, Deeds]:

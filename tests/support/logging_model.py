@@ -46,6 +46,6 @@ class LoggingModel:
     def _note(self, **line: Any) -> None:
         log = os.open(self._log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            os.write(log, json.dumps(line).encode() + b"\n")
+            os.write(log, b"\n" + json.dumps(line).encode() + b"\n")  # a kill may have cut the line before this one
         finally:
             os.close(log)

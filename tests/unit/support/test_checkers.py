@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.client_checker import client_faults
-from tests.support.effects_checker import deeds_of, effect_faults, model_faults
+from tests.support.effects_checker import deeds_of, effect_faults, lines_of, model_faults
 from tests.support.journal_checker import Journal, account_of, answer_faults, journal_faults, read_journals
 
 PATH = "default/ann/c1"
@@ -276,3 +276,9 @@ def test_a_journal_is_read_as_other_programs_read_it(tmp_path: Path) -> None:
     assert (journal.records, journal.receipts) == ([{"seq": 1}, {"seq": 2}], {"m1": 1})
     assert (journal.due_us, journal.quarantine, journal.snapshot_seq) == (None, "", 2)
     assert journal.jobs == ["live"]
+
+
+def test_a_line_of_a_log_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "book.jsonl"
+    log.write_bytes(b'\n{"run":1}\n\n{"run":\n{"run":3}\n\n{"ru')
+    assert lines_of(log) == [{"run": 1}, {"run": 3}]

@@ -4,6 +4,7 @@ The book outlives the process and belongs to nobody's database, so it tells what
 of it names the idempotency key of the call and the run, of which a call has several when it is made again.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -25,7 +26,7 @@ def _write(what: str, name: str, context: ToolContext, run: str) -> None:
     line = {"what": what, "tool": name, "key": context.idempotency_key, "run": run, "path": context.key.path}
     book = os.open(BOOK, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
     try:
-        os.write(book, json.dumps(line).encode() + b"\n")
+        os.write(book, b"\n" + json.dumps(line).encode() + b"\n")  # a kill may have cut the line before this one
         os.fsync(book)
     finally:
         os.close(book)
@@ -35,9 +36,12 @@ def _run_that_acted(key: str) -> str:
     """The run under ``key`` that had its effect; empty when none had."""
     if not BOOK.exists():
         return ""
-    whole = BOOK.read_bytes()
-    lines = map(json.loads, whole[: whole.rfind(b"\n") + 1].splitlines())  # another call may be writing the next one
-    return next((line["run"] for line in lines if line["what"] == "effect" and line["key"] == key), "")
+    for text in BOOK.read_bytes().splitlines():
+        with contextlib.suppress(ValueError):  # of one that a kill cut short, or that another call is writing
+            line = json.loads(text)
+            if line["what"] == "effect" and line["key"] == key:
+                return str(line["run"])
+    return ""
 
 
 def _begin(name: str, context: ToolContext) -> str:
