@@ -284,7 +284,7 @@ class Connection:
 
     def _read(self, told: tuple[object, ...]) -> Listing:
         listing = read_listing(self.name, self._server, told, options=self._options)
-        for rejected in listing.rejected:
+        for rejected in listing.rejected if listing.rejected != self.listing.rejected else ():
             _log.warning("mcp.tool_left_out", server=self.name, tool=rejected.title, why=rejected.why)
         return listing
 

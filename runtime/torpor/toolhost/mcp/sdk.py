@@ -22,6 +22,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.message import SessionMessage
+from mcp_types.methods import validate_server_result
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
@@ -133,16 +135,20 @@ def _replace_bad_tools(item: SessionMessage) -> None:
     message = item.message
     if not isinstance(message, types.JSONRPCResponse) or not isinstance(told := message.result.get("tools"), list):
         return
-    message.result["tools"] = [tool if _is_taken(tool) else _stand_in(tool, index) for index, tool in enumerate(told)]
+    versions = [version for version in KNOWN_PROTOCOL_VERSIONS if _is_taken(message.result, [], version)]
+    message.result["tools"] = [
+        tool if all(_is_taken(message.result, [tool], version) for version in versions) else _stand_in(tool, index)
+        for index, tool in enumerate(told)
+    ]
 
 
-def _is_taken(tool: Any) -> bool:
+def _is_taken(result: Mapping[str, Any], tools: list[Any], version: str) -> bool:
+    """By the SDK, if ``result`` had these tools."""
     try:
-        types.Tool.model_validate(tool, by_name=False)
-    except (pydantic.ValidationError, RecursionError):
+        validate_server_result("tools/list", version, {**result, "tools": tools})
+    except (KeyError, pydantic.ValidationError, RecursionError):
         return False
-    schemas = (tool.get("inputSchema"), tool.get("outputSchema", {"type": "object"}))
-    return all(isinstance(schema, dict) and schema.get("type") == "object" for schema in schemas)
+    return True
 
 
 def _stand_in(tool: Any, index: int) -> dict[str, Any]:

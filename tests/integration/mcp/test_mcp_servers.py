@@ -1,0 +1,169 @@
+"""Real servers that are wrong in every way; cases MCP-01 to MCP-06 over the wire."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from tests.support.request_rules import violations
+from tests.support.tools import DictBlobs, a_context
+from torpor.records.journal import Outcome
+from torpor.toolhost.contract import Toolbox, ToolResult
+from torpor.toolhost.declare import tool
+from torpor.toolhost.mcp.elsewhere import McpTools
+from torpor.toolhost.mcp.loading import open_session
+from torpor.toolhost.mcp.options import McpOptions, McpServer, Reference
+from torpor.toolhost.mcp.servers import McpServers
+from torpor.toolhost.mcp.values import Values
+from torpor.toolhost.options import ToolOptions
+from torpor.toolhost.registry import ToolRegistry
+
+RAW = Path(__file__).parents[2] / "support" / "mcp_raw_server.py"
+CONTEXT = a_context()
+BAD = {"string-root", "any-of-root", "required-inside", "ref-to-missing", "huge", "no-schema", "list-schema", "?"}
+
+
+@tool(effect="read")
+async def prod__echo() -> str:
+    """A tool of the home with the name of a server's."""
+    return "the home's own"
+
+
+def raw(*arguments: str, **more: object) -> McpServer:
+    table = {"command": sys.executable, "args": (str(RAW), *arguments), "deadline_s": 20.0, **more}
+    return msgspec.convert(table, McpServer)
+
+
+class World:
+    """Servers, and an agent's tools of them."""
+
+    def __init__(self, servers: McpServers, registry: ToolRegistry) -> None:
+        self.servers = servers
+        own = [spec.name for spec in registry.toolbox().specs()]
+        self.elsewhere = McpTools(servers, names=servers.servers, taken=own, toolbox_of=registry.lent_toolbox)
+
+    async def toolbox(self, principal: str = "ada") -> Toolbox:
+        await self.elsewhere.known(CONTEXT.key, principal)
+        lent = self.elsewhere.lent(CONTEXT.key, principal)
+        assert lent is not None
+        return lent.toolbox
+
+    async def call(self, name: str, *, principal: str = "ada", arguments: bytes = b"{}") -> ToolResult:
+        context = msgspec.structs.replace(CONTEXT, principal=principal)
+        return await (await self.toolbox(principal)).call(name, msgspec.Raw(arguments), context)
+
+    def pids(self) -> set[int]:
+        """Of programs that run now, below this process."""
+        listed = subprocess.run(["pgrep", "-f", str(RAW), "-P", str(os.getpid())], capture_output=True, check=False)
+        return set(map(int, listed.stdout.split()))
+
+
+@asynccontextmanager
+async def world(home: Path, **tables: McpServer) -> AsyncIterator[World]:
+    options = McpOptions(backoff_s=0.01, backoff_max_s=0.05, relist_pause_s=0.0, turn_wait_s=60.0)
+    servers = McpServers(
+        tables, home=home, values=Values(home, {}), open_=open_session, options=options, chance=lambda: 0.5
+    )
+    registry = ToolRegistry((prod__echo,), blobs=DictBlobs(), options=ToolOptions())
+    with anyio.fail_after(120):
+        async with registry.running(), servers.running():
+            yield World(servers, registry)
+
+
+@contextmanager
+def listening() -> Iterator[McpServer]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, str(RAW), str(port)]) as process:
+        try:
+            yield msgspec.convert({"url": f"http://127.0.0.1:{port}/mcp", "deadlines_s": {"silent": 0.3}}, McpServer)
+        finally:
+            process.kill()
+
+
+async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
+    with listening() as http:
+        pipes = raw(deadlines_s={"silent": 0.3}, reads=["nonsense"])
+        async with world(tmp_path, pipes=pipes, http=http) as here:
+            for server in ("pipes", "http"):
+                await here.servers.connection(here.servers.links([server], tenant="", principal="")[0]).known()
+                silent = await here.call(f"{server}__silent")
+                assert (silent.outcome, "within 0.3 s" in silent.text) == (Outcome.UNKNOWN, True)
+                assert (await here.call(f"{server}__echo")).outcome is Outcome.SUCCEEDED
+            gone = await here.call("pipes__exit")
+            assert (gone.outcome, "may or may not" in gone.text) == (Outcome.UNKNOWN, True)
+            assert (await here.call("pipes__echo")).text == "echo of nobody"  # it is back
+            garbled = await here.call("pipes__nonsense")
+            assert (garbled.outcome, "what is no answer" in garbled.text) == (Outcome.FAILED, True)
+            flooded = await here.call("pipes__garbage")
+            assert flooded.outcome is Outcome.UNKNOWN
+            broken = await here.call("http__garbage")  # HTTP 500
+            assert broken.outcome in {Outcome.UNKNOWN, Outcome.FAILED}
+            assert (await here.call("http__echo")).text == "echo of nobody"
+            long = await here.call("pipes__long")
+            assert (long.outcome, "it has run all the same" in long.text) == (Outcome.FAILED, True)
+            assert here.servers.statistics().lost["pipes"] >= 2
+            assert len(here.pids()) == 2
+    assert here.pids() == set()
+
+
+async def test_mcp_02_stubborn_programs_are_closed_at_the_same_time(tmp_path: Path) -> None:
+    async with world(tmp_path, a=raw("--stubborn"), b=raw("--stubborn"), c=raw()) as here:
+        for name in ("c", "a", "b"):
+            assert (await here.call(f"{name}__echo")).outcome is Outcome.SUCCEEDED
+        began_s = anyio.current_time()
+    assert here.pids() == set()
+    assert anyio.current_time() - began_s < 7.5, "one after the other they take 8 s at least"
+
+
+async def test_mcp_03_04_05_names_route_to_the_right_server(tmp_path: Path) -> None:
+    long = "a" * 40
+    async with world(tmp_path, prod=raw(), preprod=raw(env={"CREDENTIAL": "preprod"}), **{long: raw()}) as here:
+        toolbox = await here.toolbox()
+        names = [spec.name for spec in toolbox.specs()]
+        assert len(set(names)) == len(names)
+        assert all(len(name) <= 64 for name in names)
+        assert "prod__echo" not in names  # a tool of the home has that name
+        assert (await here.call("prod__catalog_get")).text == "catalog_get of nobody"
+        assert (await here.call("preprod__catalog_get")).text == "catalog_get of preprod"
+        (dotted,) = [name for name in names if name.startswith("prod__catalog_get_")]
+        assert (await here.call(dotted)).text == "catalog.get of nobody"
+        cut = [name for name in names if name.startswith(long)]
+        assert len(cut) == len([name for name in names if name.startswith("preprod__")])
+
+
+async def test_mcp_06_bad_schemas_stay_out_and_requests_stay_valid(tmp_path: Path) -> None:
+    async with world(tmp_path, odd=raw()) as here:
+        toolbox = await here.toolbox()
+        (listing,) = [
+            listing for _, listing in here.servers.listings(here.servers.links(["odd"], tenant="", principal=""))
+        ]
+        assert {rejected.title for rejected in listing.rejected} == BAD
+        schemas = [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+            for spec in toolbox.specs()
+        ]
+        messages = [{"role": "user", "content": "hi"}]
+        assert violations({"model": "m", "max_tokens": 9, "tools": schemas, "messages": messages}) == []
+        assert len(schemas) == 11
+        await here.call("odd__change")
+        while "odd__extra" not in {spec.name for spec in (await here.toolbox()).specs()}:
+            await here.servers.connection(here.servers.links(["odd"], tenant="", principal="")[0]).next_news()
+
+
+async def test_each_user_is_served_by_a_program_with_their_own_credential(tmp_path: Path) -> None:
+    for name in ("ada", "bob"):
+        (tmp_path / name).write_text(name.upper())
+    own = raw(credentials="{principal}", env={"CREDENTIAL": Reference(credential=True)})
+    async with world(tmp_path, own=own) as here:
+        assert (await here.call("own__echo", principal="ada")).text == "echo of ADA"
+        assert (await here.call("own__echo", principal="bob")).text == "echo of BOB"
+        assert here.elsewhere.lent(CONTEXT.key, "eve") is None
+        assert len(here.pids()) == 2

@@ -1,0 +1,147 @@
+"""An MCP server without the SDK, so that it starts at once and can be as wrong as a test wants.
+
+    python tests/support/mcp_raw_server.py           # over standard input and output
+    python tests/support/mcp_raw_server.py PORT      # over HTTP
+    ... --stubborn                                   # heeds no signal that can be heeded, nor the end of its input
+
+It speaks the handshake of 2025-11-25. Tools are told by what a call of them does.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+OBJECT = {"type": "object"}
+GOOD = [
+    "echo",
+    "silent",
+    "exit",
+    "garbage",
+    "nonsense",
+    "change",
+    "long",
+    "catalog.get",
+    "catalog_get",
+    "a/b",
+    "naive-é",
+]
+BAD: Mapping[str, Any] = {
+    "string-root": {"type": "string"},
+    "any-of-root": {"type": "object", "anyOf": [{"required": ["a"]}]},
+    "required-inside": {"type": "object", "properties": {"a": {"type": "string"}, "required": ["a"]}},
+    "ref-to-missing": {"type": "object", "properties": {"a": {"$ref": "#/$defs/gone"}}},
+    "huge": {"type": "object", "description": "x" * 200_000},
+    "no-schema": None,
+    "list-schema": [1],
+}
+extra: list[str] = []
+
+
+def tools() -> list[Any]:
+    good = [{"name": name, "description": f"{name}.", "inputSchema": OBJECT} for name in [*GOOD, *extra]]
+    return [*good, *({"name": name, "inputSchema": schema} for name, schema in BAD.items()), 7, {"inputSchema": OBJECT}]
+
+
+def answer(method: str, params: Mapping[str, Any]) -> Any:
+    """The result of a request; None for silence."""
+    match method:
+        case "initialize":
+            info = {"name": "raw", "version": "1"}
+            capabilities = {"tools": {"listChanged": True}}
+            return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+        case "tools/list":
+            return {"tools": tools()}
+        case "ping":
+            return {}
+        case "tools/call":
+            return called(params["name"], params.get("arguments") or {})
+    return {"error": {"code": -32_601, "message": f"no method {method}"}}
+
+
+def called(tool: str, arguments: Mapping[str, Any]) -> Any:
+    match tool:
+        case "silent":
+            return None
+        case "exit":
+            os._exit(3)
+        case "garbage":
+            for number in range(200):
+                print(f"this is no message {number}", flush=True)
+            return None
+        case "nonsense":
+            return {"content": 7}
+        case "long":
+            return {"content": [{"type": "text", "text": "x" * int(arguments.get("size", 5_000_000))}]}
+        case "change":
+            extra.append("extra")
+            say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    return {"content": [{"type": "text", "text": f"{tool} of {os.environ.get('CREDENTIAL', 'nobody')}"}]}
+
+
+def replied(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The reply to a message; None for none."""
+    if "id" not in message or "method" not in message:
+        return None
+    result = answer(message["method"], message.get("params") or {})
+    if result is None:
+        return None
+    kind = result if set(result) == {"error"} else {"result": result}
+    return {"jsonrpc": "2.0", "id": message["id"], **kind}
+
+
+def say(message: Mapping[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def over_pipes() -> None:
+    for line in sys.stdin:
+        if (reply := replied(json.loads(line))) is not None:
+            say(reply)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Each message is a request of its own."""
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name = (message.get("params") or {}).get("name")
+        if name == "garbage":
+            self.send_error(500)
+            return
+        if message.get("method") == "tools/call" and name == "silent":
+            time.sleep(60)
+            return
+        reply = replied(message)
+        body = json.dumps(reply).encode() if reply is not None else b""
+        self.send_response(200 if body else 202)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+    def log_message(self, *arguments: object) -> None:
+        """Nobody reads it."""
+
+
+def main() -> None:
+    ports = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
+    if "--stubborn" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if ports:
+        ThreadingHTTPServer(("127.0.0.1", ports[0]), Handler).serve_forever()
+    over_pipes()
+    while "--stubborn" in sys.argv:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    main()
