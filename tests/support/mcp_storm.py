@@ -4,6 +4,7 @@ One server is a program, the other one listens; both are processes. A storm is d
 waits until a turn has ended since the last one, so that nothing hangs unnoticed.
 """
 
+import itertools
 import random
 import signal
 import socket
@@ -21,7 +22,7 @@ from tests.support.doubles import PlayedModel, calls, says, use
 from tests.support.engine import Engine, running_engine
 from tests.support.mcp_ledger import McpLedger
 from torpor.conversation.view import request_body
-from torpor.errors import NothingToCancel
+from torpor.errors import NothingToCancel, UnknownConversation
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import ModelReplied, Outcome, ToolFinished, ToolStarted
@@ -48,6 +49,9 @@ OPTIONS: Final = McpOptions(
     idle_stop_s=2.0,
 )
 _WITH_WORDS: Final = {"look", "write_down", "die"}
+TALKERS: Final = 6
+TURNS: Final = 10
+"""Of one conversation."""
 BLOWS: Final = ("cancel", "cancel", "kill", "end", "stop", "change", "rest")
 
 
@@ -90,26 +94,27 @@ class Storm:
     def __init__(self, engine: Engine, *, ledger: McpLedger, servers: McpServers, chance: random.Random) -> None:
         self.engine = engine
         self.blows: Counter[str] = Counter()
+        self.keys: list[ConversationKey] = []
         self._ledger = ledger
         self._servers = servers
         self._chance = chance
         self._ended = 0
         self._turned = anyio.Event()
 
-    async def blow(self, keys: list[ConversationKey], *, count: int) -> None:
+    async def blow(self, *, count: int) -> None:
         """Let conversations talk, and storm; in the end all of them rest."""
         await self._both_up()
         async with anyio.create_task_group() as tasks:
-            for key in keys:
-                tasks.start_soon(self._talk, key)
+            for talker in range(TALKERS):
+                tasks.start_soon(self._talk, talker)
             for _ in range(count):
                 before = self._ended
-                await self._strike(self._chance.choice(BLOWS), keys)
+                await self._strike(self._chance.choice(BLOWS))
                 with anyio.fail_after(HUNG_S):
                     while self._ended == before:
                         await self._turned.wait()
             tasks.cancel_scope.cancel()
-        for key in keys:
+        for key in self.keys:
             with anyio.fail_after(HUNG_S):
                 await self.engine.rested(key)
 
@@ -120,21 +125,25 @@ class Storm:
                     connection.want()
                     await connection.next_news()
 
-    async def _talk(self, key: ConversationKey) -> None:
-        while True:
+    async def _talk(self, talker: int) -> None:
+        """In conversations that stay short, so that the judge of requests has little to read."""
+        for turn in itertools.count():
+            key = ConversationKey("acme", "ann", f"c_{talker}_{turn // TURNS}")
+            if turn % TURNS == 0:
+                self.keys.append(key)
             with anyio.fail_after(HUNG_S):
                 await self.engine.ask("go on", key=key)
             self._ended += 1
             self._turned.set()
             self._turned = anyio.Event()
 
-    async def _strike(self, blow: str, keys: list[ConversationKey]) -> None:
+    async def _strike(self, blow: str) -> None:
         self.blows[blow] += 1
         pids = sorted(self._ledger.alive())
         match blow:
             case "cancel":
-                with suppress(NothingToCancel):
-                    await self.engine.cancel(self._chance.choice(keys))
+                with suppress(NothingToCancel, UnknownConversation):
+                    await self.engine.cancel(self._chance.choice(self.keys[-TALKERS:]))
             case "kill" | "end" | "stop" if pids:
                 kind = {"kill": signal.SIGKILL, "end": signal.SIGTERM, "stop": signal.SIGSTOP}[blow]
                 self._ledger.signal(pid := self._chance.choice(pids), kind)
