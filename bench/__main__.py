@@ -13,6 +13,7 @@ MODULES: Final = (
     "bench.context",
     "bench.compaction",
     "bench.subagents",
+    "bench.mcp",
 )
 
 

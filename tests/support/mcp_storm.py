@@ -141,7 +141,7 @@ class Storm:
         self.blows[blow] += 1
         pids = sorted(self._ledger.alive())
         match blow:
-            case "cancel":
+            case "cancel" if self.keys:
                 with suppress(NothingToCancel, UnknownConversation):
                     await self.engine.cancel(self._chance.choice(self.keys[-TALKERS:]))
             case "kill" | "end" | "stop" if pids:

@@ -130,12 +130,12 @@ class Connection:
             try:
                 answer = await session.call(tool, arguments, report=report)
             except ServerError as exc:
-                self._has_changed = self._has_changed or exc.number == _INVALID_PARAMS
+                if exc.number == _INVALID_PARAMS:
+                    self.changed()
                 raise
             finally:
                 self._calls.discard(scope)
                 self.used_s = anyio.current_time()
-                self._tell()
         if answer is None:
             why = f": {self._lost_why}" if self._lost_why else ""
             raise ConnectionLost(f"the connection to {self.name} ended{why}")
@@ -295,7 +295,10 @@ class Connection:
 
     def _idle_at_s(self) -> float:
         idle_s = self._options.idle_stop_s if self._server.idle_stop_s is None else self._server.idle_stop_s
-        return self.used_s + idle_s if idle_s and not self._calls else math.inf
+        if not idle_s:
+            return math.inf
+        # Nobody tells of the end of a call, which would wake the owner at each: it looks again after as long a while.
+        return (anyio.current_time() if self._calls else self.used_s) + idle_s
 
     def _over(self, why: str) -> None:
         """One life has ended. Args: why: empty when nobody needed it."""
