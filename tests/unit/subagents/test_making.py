@@ -13,7 +13,7 @@ from torpor.model.contract import Model
 from torpor.model.scripted import ScriptedModel
 from torpor.records.journal import Effect
 from torpor.store.blobs import LocalBlobs
-from torpor.subagents.definition import Subagent, SubagentDefinition
+from torpor.subagents.definition import EvidenceServer, Subagent, SubagentDefinition
 from torpor.subagents.making import make_subagents
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.options import ToolOptions
@@ -60,6 +60,37 @@ def made(tools: ToolRegistry, *definitions: SubagentDefinition, home: Path = HOM
         wrap_toolbox=lambda toolbox: toolbox,
         index_budget_tokens=2_000,
     )
+
+
+def test_a_server_of_evidence_takes_the_place_of_the_index(tools: ToolRegistry) -> None:
+    served = defined(result="research", evidence=EvidenceServer(server="lib"))
+    subagent = make_subagents(
+        [served],
+        home=Path("/nowhere"),  # without any evidence of its own
+        tools=tools,
+        model_of=model_of,
+        model_table=USUAL,
+        wrap_toolbox=lambda toolbox: toolbox,
+        index_budget_tokens=2_000,
+        servers={"lib"},
+    )[served.name]
+
+    assert own_tools(subagent) == {"search_evidence", "select_sources"}
+    spec = subagent.agent.toolbox.spec("search_evidence")
+    assert spec is not None
+    assert spec.flag == "mcp.lib"
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ("research", "evidence.server is 'lib', expected MCP servers among none"),
+        ("text", "evidence is a server, expected nothing, since a result 'text' searches no evidence"),
+    ],
+)
+def test_a_server_that_cannot_be_searched_is_refused(tools: ToolRegistry, result: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        made(tools, defined(result=result, evidence=EvidenceServer(server="lib")))
 
 
 def own_tools(subagent: Subagent) -> set[str]:

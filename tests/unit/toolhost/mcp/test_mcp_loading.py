@@ -1,0 +1,39 @@
+"""Nobody without servers pays for the library, and whoever lacks it is told what to do."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torpor.errors import ConfigError
+from torpor.home import mcp_servers
+from torpor.settings import Settings
+from torpor.toolhost.mcp.options import McpServer
+from torpor.turn.definition import AgentDefinition
+
+AGENT = AgentDefinition(name="a", system="", model={"kind": "scripted"})
+
+
+def settings(**servers: McpServer) -> Settings:
+    return Settings(home=Path("/nowhere"), agents=(AGENT,), mcp_servers=servers)
+
+
+def test_the_engine_does_without_the_library() -> None:
+    probe = "import sys, torpor.app, torpor.cli.mcp; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+
+    assert "'torpor'" in done.stdout
+    assert "'mcp'" not in done.stdout
+    assert "'jsonschema'" not in done.stdout
+
+
+def test_a_missing_library_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: Any = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else found(name))
+
+    mcp_servers(settings(), environ={}, chance=lambda: 0.5)
+    with pytest.raises(ConfigError, match=r"config/mcp\.toml: mcp is unusable.*pip install 'torpor\[mcp\]'"):
+        mcp_servers(settings(lib=McpServer(command="x")), environ={}, chance=lambda: 0.5)
