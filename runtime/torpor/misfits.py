@@ -36,6 +36,8 @@ _NO_CHOICE: Final = re.compile(r"Invalid (?:enum )?value ")
 _PATTERN: Final = re.compile(r"Expected `str` matching regex '(.+)'")
 _CHARACTERS: Final = re.compile(r"\^\[([^\]]+)\]\{(\d+),(\d+)\}(?:\\Z|\$)")
 _KIND: Final = re.compile(r"\\w|[a-zA-Z0-9]-[a-zA-Z0-9]|.")
+_SOMETHING: Final = r"\S"
+_SHOWN_CHARS_MAX: Final = 120
 
 _FORMS: Final = {
     "RFC3339 encoded date": "the like of '2026-11-30'",
@@ -132,6 +134,8 @@ def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
     path = place.rstrip("`").removeprefix("$")
     if choices := _choices(exc, type_):
         return Misfit(path=path, found=said.partition(" value ")[2].strip("'"), expected=choices)
+    if (pattern := _PATTERN.fullmatch(said)) and (spelt := _spelt_as(pattern)):
+        return Misfit(path=path, found="", expected=spelt)
     said = said.replace("`", "")
     if unknown := re.fullmatch(r"Object contains unknown field (.+)", said):
         return Misfit(path=f"{path}.{unknown[1]}", found=Words("unknown"), expected=_known(path, type_))
@@ -141,11 +145,31 @@ def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
     return Misfit(path=path, found=found, expected=expected)
 
 
+def seen(why: Misfit, value: Any) -> object:
+    """What an error shows of what was converted: the value at the place of ``why``, words where it is long or a table.
+
+    Args: value: what ``why`` is about, as TOML and JSON are read.
+    """
+    if isinstance(why.found, Words):
+        return why.found
+    for name, index in _STEP.findall(why.path):
+        match value:
+            case dict() if name in value:
+                value = value[name]
+            case list() if index.isdigit() and int(index) < len(value):
+                value = value[int(index)]
+            case _:
+                return Words("unusable")
+    if isinstance(value, dict):
+        return Words("a table")
+    return value if len(repr(value)) <= _SHOWN_CHARS_MAX else Words("unusable")
+
+
 def with_choices(exc: msgspec.ValidationError, type_: Any) -> str:
     """What msgspec says, and what it does not: which values and keys there are, how a date is written, and what of a
     regular expression is plain to say."""
     said, place, path = str(exc).partition(_PLACE)
-    if (pattern := _PATTERN.fullmatch(said)) and (spelt := _spelt(pattern[1].replace("\\\\", "\\"))):
+    if (pattern := _PATTERN.fullmatch(said)) and (spelt := _spelt_as(pattern)):
         return f"Expected {spelt}{place}{path}"
     choices = _choices(exc, type_)
     if said.startswith("Object contains unknown field"):
@@ -155,8 +179,11 @@ def with_choices(exc: msgspec.ValidationError, type_: Any) -> str:
     return f"{said}, expected {choices}{place}{path}" if choices else str(exc)
 
 
-def _spelt(pattern: str) -> str:
+def _spelt_as(said: re.Match[str]) -> str:
     """In words, how many of which characters match; empty for a pattern that says more."""
+    pattern = said[1].replace("\\\\", "\\")
+    if pattern == _SOMETHING:
+        return "a word or more"
     parts = _CHARACTERS.fullmatch(pattern)
     if parts is None:
         return ""

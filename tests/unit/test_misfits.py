@@ -9,12 +9,20 @@ import msgspec
 import pytest
 
 from torpor.errors import ConfigError
-from torpor.misfits import Words, misfit, read_toml, with_choices
+from torpor.misfits import Words, misfit, read_toml, seen, with_choices
 
 
 class Mood(enum.Enum):
     GOOD = "good"
     BAD = "bad"
+
+
+class Line(msgspec.Struct):
+    count: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Lines(msgspec.Struct):
+    lines: list[Line]
 
 
 class Cat(msgspec.Struct, tag="cat", forbid_unknown_fields=True):
@@ -139,6 +147,24 @@ def test_a_pattern_is_told_in_words_where_it_has_any(pattern: str, said: str) ->
         msgspec.convert({"name": "?"}, named)
 
     assert with_choices(refused.value, named) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"lines": [{"count": 1}, {"count": "two"}]}, "'two'"),
+        ({"lines": [{"count": -1}]}, "-1"),
+        ({"lines": {"count": 1}}, "a table"),
+        ({"lines": [{"count": "x" * 200}]}, "unusable"),
+        ({"lines": [{}]}, "missing"),
+        ({}, "missing"),
+    ],
+)
+def test_the_value_that_does_not_fit_is_shown_where_it_is_short(value: dict[str, Any], shown: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert(value, Lines)
+
+    assert repr(seen(misfit(refused.value, Lines), value)) == shown
 
 
 def test_file_whose_name_is_no_utf8_is_told_in_words_that_can_be_sent(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class SubagentCheck:
         elif depths[0] > depth_max:
             yield f"it would stand at depth {depths[0]}, where it is refused, since subagents.depth_max is {depth_max}"
         if any(definition.name in names for names in self._below(definition.subagents)):
-            yield f"it may have itself work, which ends at subagents.depth_max alone, {depth_max}"
+            yield f"it may have itself work, which only subagents.depth_max ends, {depth_max} levels deep"
         known = {EVERY, *(skill.key for skill in self._catalogue.skills)}
         if missing := sorted(set(definition.skills) - known):
             yield f"skills names {', '.join(missing)}, which this home has not"
@@ -136,6 +136,8 @@ class SubagentCheck:
         called = read_rehearsal(self._home / file).tool_names()
         if missing := sorted(called - {spec.name for spec in subagent.agent.toolbox.specs()}):
             detail = f"calls {', '.join(missing)}, which sub-agent {subagent.definition.name} has not"
+            if not subagent.definition.rehearsal:
+                detail += ", and plays it for want of its own: name one by `rehearsal` in its file"
             yield Found(part="rehearsal", name=file, detail=detail, is_wrong=True)
         else:
             yield Found(part="rehearsal", name=file, detail=f"calls {', '.join(sorted(called)) or 'no tool'}")

@@ -12,7 +12,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """``kind = "scripted"``: no model at all, a rehearsal is played."""
 
     kind: Literal["scripted"]
-    rehearsal: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]+$")]
+    rehearsal: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
     """Name of a file in ``config/rehearsals``, without its ``.toml``."""
     model: str = ""
     """What requests and the journal call it; by default its kind."""

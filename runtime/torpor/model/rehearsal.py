@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from torpor.errors import ConfigError
-from torpor.misfits import Misfit, misfit, read_toml, unreadable
+from torpor.misfits import Misfit, Words, misfit, read_toml, seen
 from torpor.model.options import ScriptedOptions
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
-from torpor.model.templates import Values, placeholders
+from torpor.model.templates import CONVERSIONS, Values, conversions, placeholders
 from torpor.provider_errors import (
     BillingRefused,
     ContextTooLong,
@@ -141,33 +141,43 @@ def scripted_from(table: Mapping[str, Any], *, home: Path, where: str) -> Script
     try:
         options = msgspec.convert(table, ScriptedOptions)
     except msgspec.ValidationError as exc:
-        raise _unfit(where, "model", misfit(exc, ScriptedOptions)) from exc
-    rehearsal = read_rehearsal(home / REHEARSALS_FOLDER / f"{options.rehearsal}.toml", pace_cps=options.pace_cps)
+        raise _unfit(where, "model", misfit(exc, ScriptedOptions), dict(table)) from exc
+    path = home / REHEARSALS_FOLDER / f"{options.rehearsal}.toml"
+    rehearsal = read_rehearsal(path, pace_cps=options.pace_cps, named_by=where)
     return ScriptedModel(rehearsal, name=options.model or options.kind)
 
 
-def read_rehearsal(path: Path, *, pace_cps: float | None = None) -> Rehearsal:
-    """Read and check one file. Raises: ConfigError: names the file, the key, what was found and what was expected."""
+def read_rehearsal(path: Path, *, pace_cps: float | None = None, named_by: str = "an agent") -> Rehearsal:
+    """Read and check one file. Args: named_by: whose file says that it is there.
+
+    Raises: ConfigError: names the file, the key, what was found and what was expected.
+    """
     where = f"{REHEARSALS_FOLDER}/{path.name}"
     try:
         table = read_toml(path, where=where)
     except FileNotFoundError as exc:
-        raise unreadable(exc, where=where) from exc
+        expected = f"the rehearsal that {named_by} names"
+        raise ConfigError(where, key="file", found=Words("missing"), expected=expected) from exc
     try:
         file = msgspec.convert(table, RehearsalFile)
     except msgspec.ValidationError as exc:
-        raise _unfit(where, "", misfit(exc, RehearsalFile)) from exc
+        raise _unfit(where, "", misfit(exc, RehearsalFile), table) from exc
     return Rehearsal(file, where=where, pace_cps=pace_cps)
 
 
-def _unfit(where: str, table: str, why: Misfit) -> ConfigError:
-    key = ".".join(filter(None, (table, why.path.removeprefix(".")))) or "content"
-    return ConfigError(where, key=key, found=why.found or "unfit", expected=why.expected)
+def _unfit(where: str, name: str, why: Misfit, table: Mapping[str, Any]) -> ConfigError:
+    """Args: name: of the table, which ``why`` is about; empty for the whole file."""
+    key = ".".join(filter(None, (name, why.path.removeprefix(".")))) or "content"
+    return ConfigError(where, key=key, found=seen(why, table), expected=why.expected)
 
 
 def _pattern(rule: RuleLine, key: str, *, where: str, is_last: bool) -> re.Pattern[str]:
     if is_last != (not rule.match):
-        expected = "nothing, since the last rule plays for the rest" if is_last else "a regular expression"
+        expected = "a regular expression"
+        if is_last:
+            expected = (
+                "none, since the last rule plays for all that no other one matches: add a [[rule]] without a match"
+            )
         raise ConfigError(where, key=f"{key}.match", found=rule.match, expected=expected)
     try:
         return re.compile(rule.match, re.IGNORECASE)
@@ -203,6 +213,9 @@ def _faults(step: StepLine, *, is_last: bool, known: set[str]) -> Iterator[tuple
         for name in placeholders(text):
             if name not in known:
                 yield key, f"{{{name}}}", f"placeholders among {', '.join(sorted(known))}"
+        for name, conversion in conversions(text):
+            if name in known and conversion not in CONVERSIONS:
+                yield key, f"{{{name}:{conversion}}}", f"one of {', '.join(CONVERSIONS)} behind the colon"
 
 
 def _first_words(text: str, count: int) -> str:

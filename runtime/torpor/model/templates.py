@@ -12,7 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-_PLACEHOLDER: Final = re.compile(r"\{(result\.[\w-]+|\w+)(?::(number|int|lower|ids))?\}")
+CONVERSIONS: Final = ("number", "int", "lower", "ids")
+
+_NAME: Final = r"result\.[\w-]+|\w+"
+_PLACEHOLDER: Final = re.compile(rf"\{{({_NAME})(?::({'|'.join(CONVERSIONS)}))?\}}")
+_CONVERTED: Final = re.compile(rf"\{{({_NAME}):(\w+)\}}")
 _LEFT_OUT: Final = object()
 
 
@@ -84,14 +88,23 @@ _AS: Final[dict[str | None, Callable[[str], Any]]] = {
 
 def placeholders(template: Any) -> Iterator[str]:
     """The names of all placeholders in a text, or in arguments at any depth."""
+    yield from (found[1] for text in _texts(template) for found in _PLACEHOLDER.finditer(text))
+
+
+def conversions(template: Any) -> Iterator[tuple[str, str]]:
+    """Name and conversion of all that looks like a placeholder with one, whether or not there is such a conversion."""
+    yield from ((found[1], found[2]) for text in _texts(template) for found in _CONVERTED.finditer(text))
+
+
+def _texts(template: Any) -> Iterator[str]:
     match template:
         case str():
-            yield from (found[1] for found in _PLACEHOLDER.finditer(template))
+            yield template
         case dict():
             for value in template.values():
-                yield from placeholders(value)
+                yield from _texts(value)
         case list() | tuple():
             for value in template:
-                yield from placeholders(value)
+                yield from _texts(value)
         case _:
             pass

@@ -18,7 +18,7 @@ import msgspec
 from torpor.conversation.text import is_blank
 from torpor.conversation.words import words_of
 from torpor.errors import ConfigError
-from torpor.misfits import Words, misfit, read_toml
+from torpor.misfits import Words, misfit, read_toml, seen
 
 CATALOGUE_FILE: Final = "config/interventions.toml"
 ID_CHARS_MAX: Final = 64
@@ -151,7 +151,7 @@ def catalogue_from(tables: Mapping[str, Any], *, where: str) -> InterventionCata
         file = msgspec.convert(tables, _File)
     except msgspec.ValidationError as exc:
         unfit = misfit(exc, _File)
-        found = unfit.found if isinstance(unfit.found, Words) else Words(unfit.found or "unusable")
+        found = seen(unfit, dict(tables))
         raise ConfigError(where, key=unfit.path.strip(".") or "content", found=found, expected=unfit.expected) from exc
     for fault in itertools.chain(_faults(file), _blanks(file)):
         raise ConfigError(where, key=fault.key, found=fault.found, expected=fault.expected)

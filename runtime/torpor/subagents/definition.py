@@ -16,6 +16,8 @@ SUBAGENTS_FOLDER: Final = "config/subagents"
 REHEARSED_KINDS: Final = ("anthropic", "scripted")
 """Of models that may play a rehearsal."""
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+Said = Annotated[str, msgspec.Meta(pattern=r"\S")]
+RehearsalName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3_600)]
 
 
@@ -32,14 +34,14 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     name: Name
     """Of the tool by which an agent has it work."""
-    description: str
+    description: Said
     """Tells an agent when to."""
     system: str
     """The system prompt; what its result must look like is added."""
     model: dict[str, Any] = {}
     """As in an agent's file; the default agent's, if left out."""
-    rehearsal: str = ""
-    """Played instead of the model's own while there is no key, a file of ``config/rehearsals``."""
+    rehearsal: RehearsalName = ""
+    """Played instead of the model's own while there is no key; a file of ``config/rehearsals``, without ``.toml``."""
     tools: tuple[str, ...] = ()
     """Tools of the home that it may call, none of which may write; those of its result type are always there."""
     evidence: EvidenceServer | None = None

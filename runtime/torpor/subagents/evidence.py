@@ -16,7 +16,7 @@ import msgspec
 from torpor.conversation.graphemes import cut
 from torpor.conversation.words import TOKENIZER, any_of, words_of
 from torpor.errors import ConfigError
-from torpor.misfits import Words, misfit, unreadable
+from torpor.misfits import Words, misfit, seen, unreadable
 from torpor.ordinary_files import read_ordinary, shown
 from torpor.records.bounds import Count
 
@@ -201,14 +201,16 @@ def _entries(text: str, *, where: str, topic: str) -> Iterator[Placed]:
 
 def _entry(line: str, *, where: str, key: str) -> Entry:
     try:
-        return msgspec.json.decode(line, type=Entry)
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise ConfigError(where, key=key, found=Words("not JSON"), expected=_ENTRY) from exc
+    try:
+        return msgspec.convert(value, Entry)
     except msgspec.ValidationError as exc:
         found = misfit(exc, Entry)
         key += f", {found.path.removeprefix('.')}" if found.path else ""
         expected = found.expected if found.path else _ENTRY
-        raise ConfigError(where, key=key, found=found.found or Words("unfit"), expected=expected) from exc
-    except msgspec.DecodeError as exc:
-        raise ConfigError(where, key=key, found=Words("not JSON"), expected=_ENTRY) from exc
+        raise ConfigError(where, key=key, found=seen(found, value), expected=expected) from exc
 
 
 def _text(path: Path, *, where: str) -> str:

@@ -182,17 +182,21 @@ def faults_of(
     for name in definition.tools:
         spec = _spec(tools, name)
         if spec is None:
-            expected = f"tools among {', '.join(reading) or 'none'}"
+            expected = f"tools among {', '.join(reading)}" if reading else "none, since no tool of this home only reads"
             yield ConfigError(where, key="tools", found=name, expected=expected)
         elif spec.effect is not Effect.READ:
-            expected = "tools that only read: a sub-agent runs again after a crash, and nobody confirms what it does"
+            expected = (
+                'tools that only read, and say so (effect="read"): a sub-agent runs again after a crash, and nobody'
+                " confirms what it does"
+            )
             yield ConfigError(where, key="tools", found=name, expected=expected)
     if definition.evidence is not None:
         if definition.result not in {RESEARCH, PLAN}:
             expected = f"nothing, since a result {definition.result!r} searches no evidence"
             yield ConfigError(where, key="evidence", found=Words("a server"), expected=expected)
         if definition.evidence.server not in servers:
-            expected = f"MCP servers among {', '.join(sorted(servers)) or 'none'}"
+            named = f"MCP servers among {', '.join(sorted(servers))}"
+            expected = named if servers else "none, since config/mcp.toml names no server"
             yield ConfigError(where, key="evidence.server", found=definition.evidence.server, expected=expected)
     known = {each.name for each in definitions}
     for name in definition.subagents:

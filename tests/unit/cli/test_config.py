@@ -170,7 +170,7 @@ def test_rehearsal_that_cannot_be_played_is_told_with_its_file(home: Path) -> No
     ((part, name, detail),) = wrong(home)
 
     assert (part, name) == ("agent", "config/rehearsals/clerk.toml")
-    assert detail.startswith("file is unreadable (no such file or directory)")
+    assert detail.startswith("file is missing, expected the rehearsal that config/agents/clerk.toml names")
 
 
 def test_rehearsal_that_calls_what_its_agent_has_not_is_told(home: Path) -> None:
@@ -225,7 +225,7 @@ def test_label_that_no_context_can_carry_is_wrong(home: Path) -> None:
     ((part, name, detail),) = wrong(home)
 
     assert (part, name) == ("agent", "config/agents/clerk.toml")
-    assert detail.startswith("labels[0] is unusable, expected str matching regex")
+    assert detail.startswith("labels[0] is unusable, expected 1 to 32 characters among a-z, 0-9")
 
 
 def test_variables_are_checked_as_well(home: Path) -> None:
@@ -240,7 +240,7 @@ def test_variables_are_checked_as_well(home: Path) -> None:
     [
         ('effort = "huge"', "model.effort is 'huge', expected one of 'high', 'low', 'max', 'medium', 'xhigh'"),
         ('cache_ttl = "2h"', "model.cache_ttl is '2h', expected one of '1h', '5m', 'off'"),
-        ("proxy = 3", "model.proxy is 'int', expected str"),
+        ("proxy = 3", "model.proxy is 3, expected str"),
     ],
 )
 def test_option_of_a_model_that_does_not_fit_is_told_with_what_would(home: Path, option: str, detail: str) -> None:

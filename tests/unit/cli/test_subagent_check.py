@@ -108,13 +108,18 @@ def test_sub_agent_is_told_with_what_it_costs_itself_and_the_agents_that_may_hav
     [
         (
             {"tools": '["pay"]'},
-            "tools is 'pay', expected tools that only read: a sub-agent runs again after a crash, and nobody confirms "
-            "what it does",
+            "tools is 'pay', expected tools that only read, and say so (effect=\"read\"): a sub-agent runs again after "
+            "a crash, and nobody confirms what it does",
         ),
         ({"tools": '["peep"]'}, "tools is 'peep', expected tools among look"),
         ({"result": '"essay"'}, "result is 'essay', expected one of text, research, plan"),
         ({"subagents": '["scribe"]'}, "subagents is 'scribe', expected sub-agents among scout"),
         ({"name": '"scouts"'}, "name is 'scouts', expected the name of its file, 'scout'"),
+        ({"description": '" "'}, "description is ' ', expected a word or more"),
+        (
+            {"rehearsal": '"scout.toml"'},
+            "rehearsal is 'scout.toml', expected 0 to 64 characters among A-Z, a-z, 0-9, '_', '-'",
+        ),
         ({"steps_max": "0"}, "steps_max is 0, expected int >= 1"),
         ({"stepsmax": "3"}, "stepsmax is unknown, expected perhaps 'steps_max'"),
         ({"model": '{ kind = "oracle" }'}, "model.kind is 'oracle', expected one of anthropic, local, scripted"),
@@ -124,6 +129,17 @@ def test_fault_of_a_definition_is_told_with_what_would_fit(home: Path, changes: 
     scout(home, **changes)
 
     assert [(name, said) for name, state, said in told(home) if state == "WRONG"] == [(FILE, detail)]
+
+
+def test_one_that_plays_the_rehearsal_of_whose_model_it_asks_is_told_to_have_its_own(home: Path) -> None:
+    scout(home, rehearsal='""')
+
+    ((file, state, detail),) = [found for found in told(home, "rehearsal") if found[1] != "ok"]
+
+    assert (file, state) == ("config/rehearsals/clerk.toml", "WRONG")
+    assert detail.endswith(
+        "which sub-agent scout has not, and plays it for want of its own: name one by `rehearsal` in its file"
+    )
 
 
 def test_every_fault_of_a_definition_is_told(home: Path) -> None:
@@ -229,7 +245,7 @@ def test_sub_agents_that_may_have_themselves_work_or_stand_too_deep_are_doubtful
         write(home, f"config/subagents/{name}.toml", text)
 
     doubts = {name: detail.partition("result ")[0] for name, state, detail in told(home) if state == "doubtful"}
-    itself = "it may have itself work, which ends at subagents.depth_max alone, 2; "
+    itself = "it may have itself work, which only subagents.depth_max ends, 2 levels deep; "
     assert doubts == {
         "config/subagents/second.toml": itself,
         "config/subagents/third.toml": (

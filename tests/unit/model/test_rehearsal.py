@@ -137,6 +137,10 @@ def test_a_rehearsal_tells_which_tools_it_calls() -> None:
             {"match": "a", "step": [{"say": "{result.t}", "call": [{"tool": "t"}]}, {"say": "x"}]},
             "rule[0].step[0].say is '{result.t}'",
         ),
+        (
+            {"match": "a", "step": [{"say": "{0:upper} {b:upper}"}]},
+            "rule[0].step[0].say is '{0:upper}', expected one of number, int, lower, ids behind the colon",
+        ),
     ],
 )
 def test_a_rule_that_can_never_play_as_written_is_an_error(rule: dict[str, Any], said: str) -> None:
@@ -147,7 +151,10 @@ def test_a_rule_that_can_never_play_as_written_is_an_error(rule: dict[str, Any],
 
 def test_the_last_rule_plays_for_the_rest() -> None:
     file = msgspec.convert({"rule": [{"match": "a", "step": [{"say": "x"}]}]}, RehearsalFile)
-    with pytest.raises(ConfigError, match="expected nothing, since the last rule plays for the rest"):
+    with pytest.raises(
+        ConfigError,
+        match=r"expected none, since the last rule plays for all that no other one matches: add a \[\[rule\]\]",
+    ):
         Rehearsal(file, where="r.toml")
 
 
@@ -155,10 +162,10 @@ def test_the_last_rule_plays_for_the_rest() -> None:
     ("table", "said"),
     [
         ({"kind": "scripted"}, "model.rehearsal is missing, expected a value"),
-        ({"kind": "scripted", "rehearsal": "../secret"}, "model.rehearsal is 'unfit', expected str matching regex"),
-        ({"kind": "scripted", "rehearsal": 7}, "model.rehearsal is 'int', expected str"),
+        ({"kind": "scripted", "rehearsal": "../secret"}, "model.rehearsal is '../secret', expected 1 to 64 characters"),
+        ({"kind": "scripted", "rehearsal": 7}, "model.rehearsal is 7, expected str"),
         ({"kind": "scripted", "rehearsal": "x", "pace": 3}, "model.pace is unknown, expected one of kind, "),
-        ({"kind": "scripted", "rehearsal": "x", "pace_cps": -1}, "model.pace_cps is 'unfit', expected float >= 0"),
+        ({"kind": "scripted", "rehearsal": "x", "pace_cps": -1}, "model.pace_cps is -1, expected float >= 0"),
     ],
 )
 def test_a_model_table_that_does_not_fit_is_an_error(table: dict[str, Any], said: str, tmp_path: Any) -> None:
