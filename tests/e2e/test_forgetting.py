@@ -198,7 +198,7 @@ def test_verify_says_erased_and_knows_a_copy_again(torpor: Command) -> None:
         assert "(forgotten), " in told
         assert torpor.facts("verify", "default/ann/c1")[0]["erased"]["cause"] == "forgotten"
         assert "no conversation 'ann/c9'" in torpor.complaint("verify", "ann/c9")
-        assert torpor.output("verify", "--all").endswith("bob/c1  verified: 12 records, 2 requests rebuilt, 1 blobs\n")
+        assert torpor.output("verify", "--all").endswith("bob/c1  verified: 12 records, 2 requests rebuilt, 1 blob\n")
         unknown = torpor.complaint("thaw", "default/ann/c1", *server.where)
         never = torpor.complaint("thaw", "default/ann/c9", *server.where)
         assert unknown.replace("c1", "c9") == never

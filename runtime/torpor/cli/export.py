@@ -13,7 +13,7 @@ from torpor.cli.folders import data_folder, data_option, home_option
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.stored_blobs import stored_blobs
-from torpor.cli.verify import named
+from torpor.cli.verify import counted_blobs, named
 from torpor.operations.audit import Verdict
 from torpor.operations.export import BadExport, exported
 from torpor.records.ids import ConversationKey
@@ -54,7 +54,7 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
     if as_json:
         print_json(verdict)
     else:
-        beside = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
+        beside = f", {counted_blobs(len(verdict.blobs))}" if verdict.blobs else ""
         click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{beside}")
 
 

@@ -44,10 +44,12 @@ def records(data: Path, name: str, *, child: str = "") -> Iterator[JournalRecord
     with open_to_read(data) as reader:
         keys = {row.key.path: row.key for row in _rows(reader)}
         key = keys[resolved(name, keys)]
+        above = ""
         for part in child.split(CHILD_MARK) if child else ():
             below = [row.key.conversation for row in reader.children(key, limit=_CHILDREN_MAX)]
             begun = (each.removeprefix(f"{key.conversation}{CHILD_MARK}").partition(CHILD_MARK)[0] for each in below)
-            key = key.child(child_of(name, part, begun=begun))
+            found = child_of(name, part, begun=begun, above=above)
+            key, above = key.child(found), f"{above}/{found}".strip("/")
         seq = 0
         while page := reader.records_after(key, seq=seq, limit=_PAGE):
             yield from page

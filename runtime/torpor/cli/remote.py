@@ -21,7 +21,7 @@ import msgspec
 
 from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
-from torpor.cli.paths import child_of, is_whole, missing_child, resolved, resolved_job
+from torpor.cli.paths import child_hint, child_of, is_whole, missing_child, resolved, resolved_job
 from torpor.client.failures import RequestRefused
 from torpor.client.torpor_client import TorporClient
 from torpor.errors import Unauthenticated, UnknownConversation
@@ -220,12 +220,16 @@ class Questions:
         try:
             return await self._journal(f"{path}/{child}" if child else path)
         except RequestRefused as exc:
+            if not child and exc.code == UnknownConversation.code and (hint := child_hint(name)):
+                raise click.ClickException(f"{exc}{hint}") from exc
             if not child or exc.code != UnknownConversation.code:
                 raise
         try:
+            above = ""
             for part in child.split("/"):
                 begun = (each.child for each in await self._journal(path) if isinstance(each, SubagentStarted))
-                path = f"{path}/{child_of(name, part, begun=begun)}"
+                found = child_of(name, part, begun=begun, above=above)
+                path, above = f"{path}/{found}", f"{above}/{found}".strip("/")
             return await self._journal(path)
         except RequestRefused as exc:
             if exc.code == UnknownConversation.code:

@@ -135,6 +135,11 @@ async def _verified(
     return 1 if differing else 0
 
 
+def counted_blobs(blobs: int) -> str:
+    """In words."""
+    return f"{blobs} blob{'' if blobs == 1 else 's'}"
+
+
 def _counted(meant: Sequence[ConversationKey | str]) -> str:
     subagents = sum(isinstance(key, ConversationKey) and key.is_child for key in meant)
     conversations = len(meant) - subagents
@@ -156,7 +161,7 @@ def _in_words(verdict: Verdict) -> Iterator[str]:
     elif not verdict.difference and not verdict.records:
         yield f"{path}  is not kept any longer"
     elif not verdict.difference:
-        more = f", {len(verdict.blobs)} blobs" if verdict.blobs else ""
+        more = f", {counted_blobs(len(verdict.blobs))}" if verdict.blobs else ""
         more += f"; {_retired_in_words(verdict.retired)}" if verdict.retired else ""
         yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{more}"
     elif verdict.seq:

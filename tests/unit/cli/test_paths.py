@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from torpor.cli.paths import child_of, found_among, is_whole, resolved, resolved_job, shortened
+from torpor.cli.paths import child_hint, child_of, found_among, is_whole, resolved, resolved_job, shortened
 
 PATHS = ("default/ada/c1", "default/ada/c2", "default/bob/c1", "north/ada/c1")
 
@@ -58,6 +58,24 @@ def test_whole_path_needs_no_look_at_what_there_is() -> None:
 
 def test_common_tenant_is_not_shown() -> None:
     assert [shortened(path) for path in PATHS] == ["ada/c1", "ada/c2", "bob/c1", "north/ada/c1"]
+
+
+def test_id_that_is_one_of_a_sub_agent_is_told_with_how_that_is_shown() -> None:
+    first, second = "0123456789abcdef", "fedcba9876543210"
+    with pytest.raises(click.ClickException) as caught:
+        resolved(f"ada/c1/{first}/{second}", PATHS)
+
+    shown = f"`torpor inspect ada/c1 --child {first}/{second}`"
+    assert caught.value.message.endswith(f"`torpor ps` lists them; a sub-agent is shown by {shown}")
+    assert [child_hint(name) for name in ("ada/c1", first, f"ada/{first}x")] == ["", "", ""]
+
+
+def test_what_works_for_a_sub_agent_is_told_as_that_ones() -> None:
+    with pytest.raises(click.ClickException) as caught:
+        child_of("first", "x", begun=["aceafb61"], above="b1")
+
+    assert caught.value.message.startswith("no sub-agent 'x' of 'first/b1' here")
+    assert caught.value.message.endswith("`torpor inspect first --child b1` names them")
 
 
 def test_the_name_of_a_sub_agent_may_be_short_where_it_is_unique() -> None:
