@@ -20,6 +20,8 @@ import structlog
 from torpor import local_files
 from torpor.actor.creations import Creations
 from torpor.actor.parts import ActorParts
+from torpor.attachments.inspector import Inspector
+from torpor.attachments.tickets import Tickets
 from torpor.bus.contract import Bus
 from torpor.bus.local import LocalBus
 from torpor.clock import Clock, IdSource, RandomIds, SystemClock, chance
@@ -33,6 +35,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.pacing import PacedJournals
 from torpor.gateway.server import open_gateway
 from torpor.gateway.subscription import Ports
+from torpor.gateway.uploads import Uploads
 from torpor.home import Home, load_home
 from torpor.jobs.contract import JobHandler
 from torpor.jobs.operated import OperatedJobs
@@ -49,6 +52,7 @@ from torpor.store.contract import Blobs, Store
 from torpor.store.job_contract import JobStore
 from torpor.store.open_blobs import open_blobs
 from torpor.store.sqlite.engine import open_sqlite
+from torpor.store.uploads import LocalUploads
 from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.drain import Drain
 from torpor.supervisor.forks import StoredForks
@@ -141,6 +145,7 @@ async def running(
             environ=os.environ,
             wrapping=wrapping,
             instruments=(instruments := Instruments(clock=clock, tracing=tracing)),
+            secret=secret,
         ) as engine,
     ):
         takes_own = door.is_development or settings.auth.local_tokens
@@ -154,6 +159,7 @@ async def running(
             bus=engine.bus,
             jobs=engine.jobs,
             server=Overview(metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain),
+            uploads=engine.uploads,
         )
         async with open_gateway(
             ports=wrapping.gateway(ports),
@@ -200,6 +206,7 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
     forks: StoredForks
     jobs: OperatedJobs
     drain: Drain
+    uploads: Uploads
 
 
 @asynccontextmanager
@@ -212,6 +219,7 @@ async def _engine(
     environ: Mapping[str, str],
     wrapping: Wrapping,
     instruments: Instruments,
+    secret: bytes,
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
     files = open_blobs(settings.blobs, folder=data / "blobs", environ=environ)
@@ -253,10 +261,20 @@ async def _engine(
             chance=chance,
             on_gone=files.let_go,
         )
+        inspector = Inspector(settings.attachments)
+        uploads = Uploads(
+            LocalUploads(data / "uploads"),
+            blobs=files,
+            inspector=inspector,
+            tickets=Tickets(secret),
+            clock=clock,
+            options=settings.attachments,
+        )
         directory = StoredDirectory(
             served=supervisor,
             store=store,
             blobs=files,
+            uploads=uploads,
             bus=bus,
             clock=clock,
             cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
@@ -301,6 +319,7 @@ async def _engine(
         async with (
             watchdog.running(),
             home.running(),
+            inspector.running(),
             supervisor.running(),
             directory.running(),
             retiring.running(),
@@ -319,6 +338,7 @@ async def _engine(
                 forks=forks,
                 jobs=jobs,
                 drain=drain,
+                uploads=uploads,
             )
 
 
@@ -355,7 +375,8 @@ def _actor_parts(
         surroundings=home.surroundings,
         creations=Creations(limit=settings.gateway.conversations_per_owner_max),
         jobs_added=runner.wake,
-        spawns=Subagents(home.subagents, blobs=blobs, options=settings.subagents).of if home.subagents else None,
+        # Also without any: those that a home of before had at work are settled.
+        spawns=Subagents(home.subagents, blobs=blobs, options=settings.subagents).of,
         observer=instruments.observer,
     )
 

@@ -3,7 +3,7 @@
 Adapters translate whatever a host or its client library says into these; everything above knows no others.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torpor.errors import Retry, TorporError
 
@@ -19,6 +19,10 @@ class ProviderError(TorporError):
         super().__init__(detail)
         self.retry_after_s = retry_after_s
         """What the host asked to wait; None when it did not say."""
+
+    def worded(self, detail: str) -> Self:
+        """The same in other words."""
+        return type(self)(detail, retry_after_s=self.retry_after_s)
 
 
 class ProviderUnavailable(ProviderError):
@@ -78,6 +82,9 @@ class AttachmentNotTaken(RequestInvalid):
         self.at = at
         """Message and block, from 0; None when the host did not say."""
         self.is_of_picture = is_of_picture
+
+    def worded(self, detail: str) -> Self:
+        return type(self)(detail, at=self.at, is_of_picture=self.is_of_picture)
 
 
 class AttachmentMissing(ProviderError):

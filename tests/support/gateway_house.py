@@ -13,6 +13,7 @@ from websockets.typing import Subprotocol
 
 from tests.support.gateway_line import SECRET, ManualClock, token_for
 from tests.support.gateway_world import World
+from tests.support.uploaded import no_uploads
 from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.server import Gateway, open_gateway
@@ -119,6 +120,7 @@ async def gateway_house(
             bus=world.bus,
             jobs=world.jobs,
             server=world.server,
+            uploads=no_uploads(),
         ),
         authenticator=Authenticator(SECRET, clock=clock, leeway_s=everything.token_leeway_s, trusted=trusted),
         clock=clock,

@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 
 from tests.support.engine import Engine
 from tests.support.gateway_world import WatchedServer, World
+from tests.support.uploaded import no_uploads
 from torpor.gateway.auth import Principal, mint
 from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.limits import Limits
@@ -57,6 +58,7 @@ def ports_of(engine: Engine) -> Ports:
         bus=engine.bus,
         jobs=jobs,
         server=WatchedServer(engine.supervisor.turns),
+        uploads=no_uploads(),
     )
 
 
@@ -87,6 +89,7 @@ class Line:
                 bus=world.bus,
                 jobs=world.jobs,
                 server=world.server,
+                uploads=no_uploads(),
             )
         self.session = Session(
             ports=world,

@@ -11,12 +11,13 @@ from typing import Any, Final, get_args
 import msgspec
 import pytest
 
-from torpor.records.bounds import RowCount
+from torpor.records.bounds import Amount, Count, RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.frames import (
     Ack,
     AnyClientFrame,
     Archive,
+    BeginUpload,
     Cancel,
     ClientFrame,
     CountJobs,
@@ -25,11 +26,15 @@ from torpor.records.frames import (
     Delete,
     DrainServer,
     DropJob,
+    DropUpload,
+    Fetch,
+    FinishUpload,
     ForgetOwner,
     Fork,
     Hello,
     HibernateConversation,
     InspectConversation,
+    Link,
     ListConversations,
     ListJobs,
     ListTurns,
@@ -49,6 +54,7 @@ from torpor.records.frames import (
     Unarchive,
     Unsubscribe,
     UpdateContext,
+    UploadPiece,
 )
 from torpor.records.ids import MessageId
 
@@ -77,6 +83,8 @@ NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
     Ack: lambda name: Ack(ref=REF, conversation=name, event=1),
     ReadBundle: lambda name: ReadBundle(ref=REF, conversation=name, bundle=BUNDLE),
     ReadHistory: lambda name: ReadHistory(ref=REF, conversation=name),
+    Fetch: lambda name: Fetch(ref=REF, conversation=name, blob=BUNDLE),
+    Link: lambda name: Link(ref=REF, conversation=name, blob=BUNDLE),
     ListConversations: lambda name: ListConversations(ref=REF, after=name),
     HibernateConversation: lambda name: HibernateConversation(ref=REF, path=name),
     ThawConversation: lambda name: ThawConversation(ref=REF, path=name),
@@ -90,13 +98,25 @@ NAMING: Final[dict[type[ClientFrame], Callable[[str], ClientFrame]]] = {
 }
 """Kinds that name a conversation, about the one of that name."""
 
+UPLOADING: Final[dict[type[ClientFrame], ClientFrame]] = {
+    BeginUpload: BeginUpload(ref=REF, upload="u_1", name="scan.png", size_bytes=3, sha256=BUNDLE),
+    UploadPiece: UploadPiece(ref=REF, upload="u_1", offset=0, data=b"abc"),
+    FinishUpload: FinishUpload(ref=REF, upload="u_1"),
+    DropUpload: DropUpload(ref=REF, upload="u_1"),
+}
+"""Kinds that are about a file on its way, which is whose the connection is."""
+
 NAMELESS: Final[dict[type[ClientFrame], ClientFrame]] = {
+    **UPLOADING,
     CountJobs: CountJobs(ref=REF),
     ReadNumbers: ReadNumbers(ref=REF),
     ListTurns: ListTurns(ref=REF),
     DrainServer: DrainServer(ref=REF),
 }
 """Kinds that name none."""
+
+
+_OF_FILES: Final = frozenset({"ref", "upload", "name", "sha256"})
 
 
 def tag(kind: type[ClientFrame]) -> str:
@@ -118,6 +138,9 @@ def example(kind: type[ClientFrame], name: str = "c1") -> ClientFrame:
 
 
 def names_nothing(kind: type[ClientFrame]) -> bool:
-    """Whether a frame of that kind cannot name a conversation: it has no field for text but ``ref``."""
+    """Whether a frame of that kind cannot name a conversation: it has no field for text but ``ref``, and what a client
+    calls a file of its own."""
     fields = msgspec.structs.fields(kind)
-    return all(field.name == "ref" or field.type in {int, float, bool, RowCount} for field in fields)
+    return all(
+        field.name in _OF_FILES or field.type in {int, float, bool, bytes, RowCount, Count, Amount} for field in fields
+    )

@@ -24,6 +24,11 @@ _PDF_WITHIN_BYTES: Final = 1_024
 """Readers take a PDF that begins so late."""
 _BOX_AT: Final = 4
 _PICTURES: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"II*\x00", b"MM\x00*")
+_SENT: Final = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
 _PICTURE_BRANDS: Final = frozenset({b"avif", b"avis"})
 _HEIC_BRANDS: Final = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"})
 _OTHERS: Final = (
@@ -68,6 +73,16 @@ def kind_of(head: bytes) -> tuple[Kind, str]:
     if not head.startswith(_MARKS) and _BINARY.search(head):
         return Kind.OTHER, "a file of a kind that is not known"
     return Kind.TEXT, ""
+
+
+def media_type_of(data: bytes) -> str:
+    """Of bytes that were looked into before: one of the few kinds that are sent."""
+    for magic, media_type in _SENT:
+        if data.startswith(magic):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return "application/pdf" if b"%PDF-" in data[:_PDF_WITHIN_BYTES] else "text/plain; charset=utf-8"
 
 
 def _box(head: bytes) -> tuple[Kind, str]:

@@ -23,6 +23,7 @@ from torpor.client.wire import IncomingEvent, IncomingReload, decode, encode
 from torpor.errors import TokenExpired, TooLong, TooManyFrames, TooManySubscriptions, Unauthenticated
 from torpor.records.frames import (
     Accepted,
+    BeginUpload,
     Cancel,
     ClientFrame,
     Cursor,
@@ -31,6 +32,7 @@ from torpor.records.frames import (
     DrainServer,
     ErrorFrame,
     Hello,
+    Piece,
     ProgressFrame,
     Result,
     Resumed,
@@ -38,10 +40,11 @@ from torpor.records.frames import (
     StatusFrame,
     Subscribe,
     Unsubscribe,
+    UploadPiece,
     Welcome,
 )
 
-Answer = Accepted | Done | Result
+Answer = Accepted | Done | Result | Piece
 
 _LONG_BYTES: Final = 16_384
 """A frame beyond it is not said before ``welcome``."""
@@ -82,7 +85,7 @@ class ClientCore:
     """See the module docstring. ``outgoing`` holds what the connection is to send next, in order."""
 
     def __init__(self, token: str) -> None:
-        self.outgoing: deque[str] = deque()
+        self.outgoing: deque[str | bytes] = deque()
         self.welcome: Welcome | None = None
         """Of the connection that is open; None without one."""
         self.unreadable = 0
@@ -187,7 +190,7 @@ class ClientCore:
                 self.unreadable += 1
             case Welcome():
                 self._on_welcome(frame)
-            case Accepted() | Done() | Result():
+            case Accepted() | Done() | Result() | Piece():
                 self._settle(frame.ref, frame)
             case ErrorFrame():
                 return self._on_error(frame)
@@ -216,7 +219,8 @@ class ClientCore:
             return None
         pending = self._pending.get(frame.ref)
         if pending is not None:
-            was_not_looked_at = isinstance(pending.frame, Send) or frame.code == TooManyFrames.code
+            is_repeatable = isinstance(pending.frame, Send | BeginUpload | UploadPiece)
+            was_not_looked_at = is_repeatable or frame.code == TooManyFrames.code
             if was_not_looked_at and frame.retry_after_s is not None:
                 return ResendLater(ref=frame.ref, after_s=frame.retry_after_s, why=frame.message)
             self._settle(frame.ref, RequestRefused(frame))
@@ -260,7 +264,7 @@ class ClientCore:
     def _tell(self, pending: _Pending) -> None:
         """In the order in which they were asked: behind one that waits for ``welcome``, the others wait as well."""
         text = encode(pending.frame)
-        size_bytes = len(text.encode())
+        size_bytes = len(text) if isinstance(text, bytes) else len(text.encode())
         if self._frame_bytes_max and size_bytes > self._frame_bytes_max:
             error = TooLong("frame", size_bytes=size_bytes, max_bytes=self._frame_bytes_max)
             self._settle(pending.frame.ref, RequestRefused(ErrorFrame(code=error.code, message=str(error))))

@@ -5,7 +5,7 @@ Above: the command line, tests, programs that use conversations. Below: ``Connec
 """
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import SystemRandom
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from torpor.client import files
 from torpor.client.connection import Connection
 from torpor.client.core import Answer, ClientCore
 from torpor.client.failures import ClientClosed, ServerRefused
@@ -39,6 +40,7 @@ from torpor.records.frames import (
     Fork,
     HibernateConversation,
     InspectConversation,
+    Link,
     ListConversations,
     ListJobs,
     ListTurns,
@@ -185,12 +187,14 @@ class TorporClient:
         agent: str = "",
         resume: Offer | None = None,
         lookback: int = 0,
+        attachments: Sequence[str] | None = None,
     ) -> Receipt:
         """Send a message and return once it is durable; it is one message however often it had to be sent.
 
         ``agent`` is only read when the message creates the conversation. ``resume`` takes up an offer of the turn that
         failed; the text may be empty then. ``lookback`` has so many exchanges (up to 50) from before what the model
-        still sees quoted to it, in this message's turn alone. A server without room for it is asked again
+        still sees quoted to it, in this message's turn alone. ``attachments`` are what ``upload`` gave; with some, the
+        text may be empty. A server without room for it is asked again
         after the time that it names. Cancelled, the message may have been accepted: send it again under the same id.
         """
         frame = Send(
@@ -202,11 +206,35 @@ class TorporClient:
             agent=agent,
             resume=resume,
             lookback=lookback,
+            attachments=tuple(attachments or ()),
         )
         accepted = await self._ask(frame, Accepted)
         return Receipt(
             message_id=accepted.message_id, event=accepted.event, at_us=accepted.at_us, position=accepted.position
         )
+
+    async def upload(self, data: bytes, *, name: str, upload: str = "") -> Row:
+        """Send a file, and return what came of it once it is durable: ``attachment``, which ``send`` takes, beside its
+        ``blob``, ``media_type``, ``size_bytes``, ``tokens``, ``pages`` and ``note``.
+
+        The same file goes on where it was cut off, also of another client's, for as long as the server keeps what it
+        has of it. Args: upload: an id to go on by, instead of one made of the file.
+        Raises: RequestRefused: with a code that begins with ``attachment_`` no model could be shown it.
+        """
+        return await files.upload(self._asking, data, name=name, upload=upload or files.upload_id(data, name))
+
+    async def fetch(self, conversation: str, blob: str) -> bytes:
+        """An attachment of the conversation, as ``message.received`` names it.
+
+        Raises: RequestRefused: with ``unknown_conversation`` no message of this conversation has it.
+        """
+        return await files.fetched(self._asking, conversation, blob)
+
+    async def link(self, conversation: str, blob: str) -> str:
+        """The path of an address, at the server's own, from which anybody may get the attachment for a short while."""
+        frame = Link(ref=self._ids.new_id(), conversation=conversation, blob=blob)
+        path: str = (await self._ask(frame, Result)).rows[0]["path"]
+        return path
 
     async def cancel(self, conversation: str) -> None:
         """End the running turn and return once its end is durable.
@@ -402,6 +430,10 @@ class TorporClient:
         """
         frame = DrainServer(ref=self._ids.new_id(), deadline_s=-1.0 if deadline_s is None else deadline_s)
         return (await self._ask(frame, Result)).rows[0]
+
+    @property
+    def _asking(self) -> files.Ask:
+        return files.Ask(self._ids.new_id, self._ask)
 
     async def _ask(self, frame: ClientFrame, kind: type[_Kind]) -> _Kind:
         if self._ended is not None:

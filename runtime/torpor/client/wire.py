@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from torpor.records.binary import BadBinary, is_binary, packed, unpacked
 from torpor.records.events import AnyEvent
 from torpor.records.frames import (
     Accepted,
@@ -17,11 +18,13 @@ from torpor.records.frames import (
     DeltaFrame,
     Done,
     ErrorFrame,
+    Piece,
     ProgressFrame,
     Result,
     Resumed,
     RunStatus,
     StatusFrame,
+    UploadPiece,
     Welcome,
 )
 
@@ -68,6 +71,7 @@ Incoming: TypeAlias = (
     | StatusFrame
     | Done
     | Result
+    | Piece
     | ErrorFrame
 )
 
@@ -83,6 +87,7 @@ class _Number(msgspec.Struct):
 _TAG: Final = msgspec.json.Decoder(_Tag)
 _NUMBER: Final = msgspec.json.Decoder(_Number)
 _EVENT: Final = msgspec.json.Decoder(AnyEvent)
+_PIECE: Final = msgspec.json.Decoder(Piece)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -98,6 +103,8 @@ _DECODERS: Final = dict(_decoders())
 
 def decode(text: str | bytes) -> Incoming | None:
     """A frame; None for what this client does not know or cannot read."""
+    if isinstance(text, bytes) and is_binary(text):
+        return _decoded_piece(text)
     try:
         decoder = _DECODERS.get(_TAG.decode(text).frame)
         frame: Incoming | None = decoder.decode(text) if decoder is not None else None
@@ -108,8 +115,19 @@ def decode(text: str | bytes) -> Incoming | None:
     return frame
 
 
-def encode(frame: ClientFrame) -> str:
-    """The frame as text. Lone surrogates travel as JSON escapes; the server replaces them visibly."""
+def _decoded_piece(message: bytes) -> Piece | None:
+    try:
+        header, data = unpacked(message)
+        return msgspec.structs.replace(_PIECE.decode(header), data=data)
+    except (BadBinary, msgspec.DecodeError):
+        return None
+
+
+def encode(frame: ClientFrame) -> str | bytes:
+    """The frame as text, or with bytes behind it where it carries some. Lone surrogates travel as JSON escapes; the
+    server replaces them visibly."""
+    if isinstance(frame, UploadPiece):
+        return packed(_ENCODER.encode(msgspec.structs.replace(frame, data=b"")), frame.data)
     try:
         return _ENCODER.encode(frame).decode()
     except UnicodeEncodeError:

@@ -35,14 +35,17 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 def send(desk: Desk, frame: Send, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
-    desk.tell(frame, key, _message(frame, by=by, options=desk.options), answer=partial(_accepted, frame))
+    command = _message(frame, by=by, options=desk.options)
+    if frame.attachments:
+        command = msgspec.structs.replace(command, attachments=desk.ports.uploads.named(key, frame.attachments))
+    desk.tell(frame, key, command, answer=partial(_accepted, frame))
 
 
 def _message(frame: Send, *, by: Principal, options: GatewayOptions) -> SendMessage:
     if not CONVERSATION_ID.fullmatch(frame.message_id):
         raise BadFrame("message_id is not an id, expected 1..64 letters, digits, '_' or '-'")
     cleaned = clean(frame.text)
-    if is_blank(cleaned.text) and frame.resume is None:
+    if is_blank(cleaned.text) and frame.resume is None and not frame.attachments:
         raise EmptyMessage
     if (size_bytes := len(cleaned.text.encode())) > options.message_bytes_max:
         raise TooLong("message", size_bytes=size_bytes, max_bytes=options.message_bytes_max)

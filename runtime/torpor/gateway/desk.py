@@ -39,7 +39,6 @@ from torpor.records.frames import (
     ClientFrame,
     Done,
     ErrorFrame,
-    Result,
     ServerFrame,
     Subscribe,
     Unsubscribe,
@@ -60,6 +59,8 @@ class Desk:
         self._clock = clock
         self.options = options
         self._subscriptions: dict[ConversationKey, Subscription] = {}
+        self.pieces = 0
+        """Of uploads, being written."""
         self._waiting = 0
         """Requests whose answer is on its way."""
         self._long_answers = anyio.CapacityLimiter(1)
@@ -193,7 +194,7 @@ class Desk:
         self._check_requests()
         self._go_on(frame, lambda: self._answer(frame, work))
 
-    def request_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[Result]]) -> None:
+    def request_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
         """As ``request``, for an answer that may be long: it waits until the client has read what is before it."""
         self._check_requests()
         self._go_on(frame, lambda: self._answer_with_rows(frame, work))
@@ -202,7 +203,7 @@ class Desk:
         self._waiting += 1
         self._spawn(answering, name=f"answer:{tag(frame)}")
 
-    async def _answer_with_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[Result]]) -> None:
+    async def _answer_with_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
         try:
             async with self._long_answers:
                 await self.outbox.room()

@@ -26,11 +26,19 @@ import msgspec
 
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.options import GatewayOptions
-from torpor.records.frames import DeltaFrame, ErrorFrame, ProgressFrame, Reload, Resumed, ServerFrame
+from torpor.records.binary import packed
+from torpor.records.frames import DeltaFrame, ErrorFrame, Piece, ProgressFrame, Reload, Resumed, ServerFrame
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DELTA_OVERHEAD_BYTES: Final = 160
 """Of a delta frame around its text; the size of a waiting one is estimated, not encoded."""
+
+
+def encoded(frame: ServerFrame) -> bytes:
+    """As it leaves: bytes behind a header where it carries some, else text."""
+    if not isinstance(frame, Piece):
+        return _ENCODER.encode(frame)
+    return packed(_ENCODER.encode(msgspec.structs.replace(frame, data=b"")), frame.data)
 
 
 def nobody_asks() -> None:
@@ -136,7 +144,7 @@ class Outbox:
 
     async def send_answer(self, frame: ServerFrame) -> None:
         """Queue a long answer as ``send`` does an event of a replay."""
-        data = _ENCODER.encode(frame)
+        data = encoded(frame)
         while self._closing is None and not self._has_room(len(data), share=2):
             self._fall_behind()
             await self._wait()
@@ -219,7 +227,7 @@ class Outbox:
         return max(0.0, self._quiet_until - anyio.current_time()) if self._queue else inf
 
     def _append_encoded(self, frame: ServerFrame) -> bool:
-        data = _ENCODER.encode(frame)
+        data = encoded(frame)
         if not self._has_room(len(data)):
             self._drop_deltas()
         if not self._has_room(len(data)):

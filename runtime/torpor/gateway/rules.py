@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from torpor.errors import NotPermitted
-from torpor.gateway import chat_frames, operator_frames, own_frames, server_frames
+from torpor.gateway import chat_frames, operator_frames, own_frames, server_frames, upload_frames
 from torpor.gateway.auth import Principal, Scope
 from torpor.gateway.desk import Desk, tag
 from torpor.records.frames import (
     Ack,
     Archive,
+    BeginUpload,
     Cancel,
     ClientFrame,
     CountJobs,
@@ -24,10 +25,14 @@ from torpor.records.frames import (
     Delete,
     DrainServer,
     DropJob,
+    DropUpload,
+    Fetch,
+    FinishUpload,
     ForgetOwner,
     Fork,
     HibernateConversation,
     InspectConversation,
+    Link,
     ListConversations,
     ListJobs,
     ListTurns,
@@ -46,6 +51,7 @@ from torpor.records.frames import (
     Unarchive,
     Unsubscribe,
     UpdateContext,
+    UploadPiece,
 )
 
 
@@ -73,6 +79,12 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     Cancel: Rule(Scope.CHAT, chat_frames.cancel),
     ReadHistory: Rule(Scope.CHAT, chat_frames.history),
     ReadBundle: Rule(Scope.CHAT, own_frames.bundle),
+    BeginUpload: Rule(Scope.CHAT, upload_frames.begin),
+    UploadPiece: Rule(Scope.CHAT, upload_frames.piece),
+    FinishUpload: Rule(Scope.CHAT, upload_frames.finish),
+    DropUpload: Rule(Scope.CHAT, upload_frames.drop),
+    Fetch: Rule(Scope.CHAT, upload_frames.fetch),
+    Link: Rule(Scope.CHAT, upload_frames.link),
     ListConversations: Rule(Scope.CHAT, chat_frames.list_conversations),
     HibernateConversation: Rule(Scope.OPERATOR, operator_frames.hibernate),
     ThawConversation: Rule(Scope.OPERATOR, operator_frames.thaw),

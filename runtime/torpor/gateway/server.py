@@ -28,6 +28,7 @@ from websockets.typing import Subprotocol
 
 from torpor.clock import Clock
 from torpor.errors import KeysUnavailable, Unauthenticated
+from torpor.gateway.attachment_route import attachment_response
 from torpor.gateway.auth import Principal
 from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason, closed_by_library
@@ -44,6 +45,7 @@ from torpor.gateway.origins import Origins, own_origins
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.session import Session
 from torpor.gateway.subscription import Ports
+from torpor.gateway.upload_frames import LINK_PATH
 from torpor.gateway.writer import Writer
 from torpor.records.frames import SUBPROTOCOL
 
@@ -211,6 +213,9 @@ class Gateway:
             return not_allowed(connection)
         if self._metrics is not None and url.path == METRICS_PATH:
             return await self._metrics.answer(connection, request)
+        if url.path.startswith(LINK_PATH) and request.method in _READING:
+            ticket = url.path.removeprefix(LINK_PATH)
+            return await attachment_response(connection, ticket, uploads=self._ports.uploads)
         response = self._answer(connection, request, url=url) or await self._authenticate(connection, request)
         if response is not None and url.path == SOCKET_PATH:
             self._refused += 1
@@ -305,7 +310,7 @@ async def _read(connection: Metered, session: Session, *, outbox: Outbox) -> Non
             if isinstance(message, str):
                 session.receive(message)
             else:
-                session.receive_binary()
+                session.receive_binary(message)
             if outbox.closing is not None and not is_closing:
                 is_closing = True
                 connection.expect_little(is_flooder=outbox.closing in FLOODS)

@@ -40,7 +40,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.rules import serve
 from torpor.gateway.subscription import Ports
-from torpor.gateway.wire import decode, error_frame, unreadable_frame
+from torpor.gateway.wire import decode, decode_binary, error_frame, unreadable_frame
 from torpor.records.frames import AnyClientFrame, ErrorFrame, Hello, Subscribe, Welcome
 
 _log = structlog.get_logger()
@@ -134,10 +134,20 @@ class Session:
         else:
             self._handle(frame, size_bytes=len(text.encode(errors="surrogatepass")))
 
-    def receive_binary(self) -> None:
-        """Take a frame that is not text: this protocol has none yet."""
-        error = self._too_fast() or BadFrame("frame is binary, expected text with one JSON object")
-        self._turn_down(ErrorFrame(code=error.code, message=str(error), retry_after_s=error.retry_after_s))
+    def receive_binary(self, message: bytes) -> None:
+        """Take a frame with bytes behind it, likewise."""
+        if self._outbox.closing is not None or self._state is State.ENDED:
+            return
+        try:
+            frame = decode_binary(message)
+        except BadFrame as exc:
+            error = self._too_fast() or exc
+            self._turn_down(ErrorFrame(code=error.code, message=str(error), retry_after_s=error.retry_after_s))
+            return
+        if (too_fast := self._too_fast()) is not None:
+            self._turn_down(error_frame(too_fast, of=frame))
+        else:
+            self._handle(frame, size_bytes=len(message))
 
     def flooded(self) -> CloseReason:
         """Frames that never come here were too many: close at once, with the reason that is returned."""

@@ -37,6 +37,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.pages import PAGE_BYTES, newest
 from torpor.gateway.status import Bundles, Jobs, Journals, Operated, run_status
+from torpor.gateway.uploads import Uploads
 from torpor.records.blocks import UNREADABLE
 from torpor.records.events import AnyEvent, Delta, Progress
 from torpor.records.frames import (
@@ -107,6 +108,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     jobs: Jobs
     server: Operated
+    uploads: Uploads
     events: EventTexts = msgspec.field(default_factory=EventTexts)
 
 

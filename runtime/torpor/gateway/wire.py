@@ -13,6 +13,7 @@ from torpor.conversation.text import clean
 from torpor.errors import BadFrame, ClientError, TorporError, UnknownConversation
 from torpor.gateway.auth import Principal, Scope, is_owner_name
 from torpor.misfits import with_choices
+from torpor.records.binary import BadBinary, unpacked
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.frames import (
     AnyClientFrame,
@@ -22,6 +23,7 @@ from torpor.records.frames import (
     Send,
     Subscribe,
     UpdateContext,
+    UploadPiece,
 )
 from torpor.records.ids import CONVERSATION_ID, JOB_ID, ConversationKey
 
@@ -66,6 +68,18 @@ def decode(text: str) -> AnyClientFrame:
         return _decode_lenient(text)
     except RecursionError as exc:
         raise _too_deep() from exc
+
+
+def decode_binary(message: bytes) -> UploadPiece:
+    """A frame with bytes behind its header. Raises: BadFrame: it has none, or is of a type that carries no bytes."""
+    try:
+        header, data = unpacked(message)
+        frame = decode(header.decode())
+    except (BadBinary, UnicodeDecodeError) as exc:
+        raise BadFrame(f"binary frame cannot be read: {exc}; expected a length, a header of JSON, and bytes") from exc
+    if not isinstance(frame, UploadPiece):
+        raise BadFrame("binary frame carries bytes for nothing, expected an upload.piece")
+    return msgspec.structs.replace(frame, data=data)
 
 
 def _decode_strict(text: str) -> AnyClientFrame:

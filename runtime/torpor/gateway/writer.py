@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox, nobody_asks
+from torpor.records.binary import is_binary
 
 UNSENT_BYTES_MAX: Final = 32_768
 """Beyond what the system buffers; more than that waits for the client. The bound at which ``websockets`` waits."""
@@ -84,7 +85,7 @@ class Writer:
             if self._connection.transport.get_write_buffer_size() + len(data) > UNSENT_BYTES_MAX:
                 self._send(data)
                 return
-            broadcast((self._connection,), data, text=True)
+            broadcast((self._connection,), data, text=not is_binary(data))
         if self._outbox.closing is not None:
             self._send(None)
         elif (pause_s := self._outbox.pause_s()) < inf:
@@ -99,7 +100,7 @@ class Writer:
         try:
             while data is not None:
                 with anyio.fail_after(self._options.send_deadline_s):
-                    await self._connection.send(data, text=True)
+                    await self._connection.send(data, text=not is_binary(data))
                 data = self._outbox.take()
             if (reason := self._outbox.closing) is not None:
                 with anyio.fail_after(2 * self._options.close_deadline_s):

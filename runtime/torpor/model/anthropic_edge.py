@@ -36,7 +36,7 @@ def faults_translated(
             fault = fault_of(**told, model=model, now_us=clock.now_us())
         else:
             fault = _fault_from(exc, options, sdk=sdk, httpx=httpx)
-        raise type(fault)(wording.told(str(fault)), retry_after_s=fault.retry_after_s) from exc
+        raise fault.worded(wording.told(str(fault))) from exc
 
 
 def _fault_from(exc: Exception, options: AnthropicOptions, *, sdk: Any, httpx: Any) -> ProviderError:

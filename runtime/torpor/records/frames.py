@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from torpor.records.bounds import Amount, LookBack, RowCount
+from torpor.records.bounds import Amount, Count, LookBack, RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.events import TOOL_PROGRESS, AnyEvent
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
@@ -67,6 +67,8 @@ class Send(ClientFrame, frozen=True, tag="send"):
     """Takes up an offer of the turn that failed; ``text`` may be empty then."""
     lookback: LookBack = 0
     """Exchanges from before what the model still sees that are quoted to it, in the turn of this message alone."""
+    attachments: tuple[str, ...] = ()
+    """Each as ``upload.finish`` answered it; ``text`` may be empty then."""
 
 
 class Create(ClientFrame, frozen=True, tag="create"):
@@ -167,6 +169,55 @@ class ReadBundle(ClientFrame, frozen=True, tag="bundle"):
     conversation: str
     bundle: str
     """As the event ``research.finished`` or ``subagent.finished`` names it."""
+
+
+class BeginUpload(ClientFrame, frozen=True, tag="upload.begin"):
+    """Send a file, or go on sending one. Answered by ``result``, one row: ``received_bytes``, from where it goes on."""
+
+    upload: str
+    """An id of the client's own; the same one goes on."""
+    name: str
+    size_bytes: Count
+    sha256: str
+    """Of the whole file, hex."""
+
+
+class UploadPiece(ClientFrame, frozen=True, tag="upload.piece"):
+    """The bytes from ``offset`` on; best as a binary message. One at a time: answered as ``upload.begin``."""
+
+    upload: str
+    offset: Amount
+    data: bytes = b""
+    """In a text message, base64."""
+
+
+class FinishUpload(ClientFrame, frozen=True, tag="upload.finish"):
+    """All of it was sent. Answered by ``result``, one row, whose ``attachment`` a ``send`` names."""
+
+    upload: str
+
+
+class DropUpload(ClientFrame, frozen=True, tag="upload.drop"):
+    """Forget what was sent of it. Answered by ``done``."""
+
+    upload: str
+
+
+class Fetch(ClientFrame, frozen=True, tag="fetch"):
+    """A part of an attachment that a message of the conversation has. Answered by ``piece``."""
+
+    conversation: str
+    blob: str
+    """As ``message.received`` names it."""
+    offset: Amount = 0
+    size_bytes: Count = 262_144
+
+
+class Link(ClientFrame, frozen=True, tag="link"):
+    """An address from which anybody may get the attachment for a short while. Answered by ``result``, one row."""
+
+    conversation: str
+    blob: str
 
 
 class ListConversations(ClientFrame, frozen=True, tag="list"):
@@ -289,6 +340,12 @@ AnyClientFrame: TypeAlias = (
     | Ack
     | ReadHistory
     | ReadBundle
+    | BeginUpload
+    | UploadPiece
+    | FinishUpload
+    | DropUpload
+    | Fetch
+    | Link
     | ListConversations
     | HibernateConversation
     | ThawConversation
@@ -419,6 +476,16 @@ class Result(ServerFrame, frozen=True, tag="result"):
     """There are rows behind these."""
 
 
+class Piece(ServerFrame, frozen=True, tag="piece"):
+    """Bytes of an attachment; always a binary message, with ``data`` behind its header."""
+
+    ref: str
+    blob: str
+    offset: int = 0
+    data: bytes = b""
+    """Fewer than were asked for at the end, and none behind it."""
+
+
 class ErrorFrame(ServerFrame, frozen=True, tag="error"):
     """A stable code, a message for people, and when to try again if that can help."""
 
@@ -441,5 +508,6 @@ AnyServerFrame: TypeAlias = (
     | StatusFrame
     | Done
     | Result
+    | Piece
     | ErrorFrame
 )

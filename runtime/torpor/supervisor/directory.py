@@ -64,6 +64,28 @@ class Served(Protocol):
     def lent(self, key: ConversationKey) -> AbstractAsyncContextManager[Lease | None]: ...
 
 
+class Coming(Protocol):
+    """Files that are on their way to a message; implemented by the gateway's uploads."""
+
+    async def awaited(self, key: ConversationKey) -> frozenset[str]: ...
+
+    async def forget(self, key: ConversationKey) -> None: ...
+
+
+class NothingComing:
+    """Implements ``Coming`` where nothing can be uploaded."""
+
+    async def awaited(self, key: ConversationKey) -> frozenset[str]:
+        del key
+        return frozenset()
+
+    async def forget(self, key: ConversationKey) -> None:
+        """There is nothing."""
+
+
+_NOTHING_COMING: Final = NothingComing()
+
+
 class DirectoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Now, and since the start of the process."""
 
@@ -96,15 +118,17 @@ class StoredDirectory:
         clock: Clock,
         cancel_deadline_s: float,
         observer: Observer = UNOBSERVED,
+        uploads: Coming = _NOTHING_COMING,
     ) -> None:
         """Args: cancel_deadline_s: how long a running turn may take to end before it is cut off.  observer: is told of
-        sub-agents that end with their conversation."""
+        sub-agents that end with their conversation.  uploads: name blobs that no record names yet."""
         self._served = served
         self._store = store
         self._blobs = blobs
         self._bus = bus
         self._clock = clock
         self._cancel_deadline_s = cancel_deadline_s
+        self._uploads = uploads
         self._observer = observer
         self._tasks: anyio.abc.TaskGroup | None = None
         self._erasing: dict[ConversationKey, PendingReply] = {}
@@ -145,6 +169,7 @@ class StoredDirectory:
             except TorporError as exc:  # it is counted as left, and keeps no other one from being taken away
                 _log.warning("directory.not_forgotten", conversation=row.key.path, why=str(exc))
         try:
+            await self._uploads.forget(ConversationKey(tenant, owner, ""))
             rest, is_left = await self._remove_rest(ConversationKey(tenant, owner, "")), False
         except StoreError as exc:  # what went is gone; that some of it may be there still is said as well
             self._blobs_left(ConversationKey(tenant, owner, ""), exc)
@@ -296,6 +321,8 @@ class StoredDirectory:
             # Before the look at the records, so that none of them is of a conversation begun since.
             names = await self._blobs.stored(owner)
             unnamed = await self._store.unnamed(owner, names) if names else ()
+            if unnamed and (awaited := await self._uploads.awaited(owner)):
+                unnamed = tuple(name for name in unnamed if name not in awaited)
             await self._blobs.remove(owner, unnamed)
         if len(self._looked_at) >= _LOOKED_AT_MAX:
             self._looked_at.clear()

@@ -487,6 +487,7 @@ def test_half_an_emoji_in_a_message_travels_as_an_escape(core: ClientCore) -> No
     core.ask(Send(ref="a", conversation="c1", message_id=MessageId("m1"), text="x\ud83d"), Caller())
 
     assert r"x\ud83d" in core.outgoing[-1]
+    assert isinstance(core.outgoing[-1], str)
     assert core.outgoing[-1].encode()
 
 

@@ -177,8 +177,8 @@ async def test_a_conversation_that_a_hello_names_twice_is_watched_once_from_the_
 async def test_binary_frames_count_too() -> None:
     house = House(frames_per_s=1.0, frames_burst=1)
     async with house.line(principal("alice")) as line:
-        line.session.receive_binary()
-        line.session.receive_binary()
+        line.session.receive_binary(b"")
+        line.session.receive_binary(b"")
         assert [(await line.hear_a(ErrorFrame)).code for _ in range(2)] == ["bad_frame", "too_many_frames"]
 
 

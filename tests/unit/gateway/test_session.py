@@ -302,7 +302,7 @@ async def test_a_frame_that_cannot_be_read_is_answered_and_costs_nothing_else(op
     async with opened(principal=principal("alice")) as line:
         line.say('{"frame":"send","ref":"r1","message_id":"m1","conversation":"c1"}')
         line.say("not json")
-        line.session.receive_binary()
+        line.session.receive_binary(b"\x00")
         line.say(send())
         named = await line.hear_a(ErrorFrame)
         nameless = await line.hear_a(ErrorFrame)

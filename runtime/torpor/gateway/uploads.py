@@ -1,0 +1,263 @@
+"""Files that people send, from the first piece to the message that names them; and the way back.
+
+Above: the frames, see ``upload_frames``, and the links, see ``attachment_route``. Below: the pieces on disk, the
+process that looks into files, and the blobs.
+
+An upload is its owner's, and begins again where it was cut off. What comes of it is a ticket, which a message names:
+whoever reads that message needs nothing but the ticket's word, so a send waits for no disk.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from torpor.attachment_errors import (
+    AttachmentRefused,
+    AttachmentTooLarge,
+    TooManyAttachments,
+    TooManyUploads,
+    UnknownAttachment,
+    UnknownUpload,
+    UploadDiffers,
+    UploadOutOfStep,
+)
+from torpor.attachments.inspector import Inspector
+from torpor.attachments.options import AttachmentOptions
+from torpor.attachments.tickets import Linked, Sendable, Tickets
+from torpor.clock import Clock
+from torpor.conversation.title import titled
+from torpor.records.attachments import NAME_CHARS_MAX, Attachment
+from torpor.records.ids import ConversationKey
+from torpor.store.blob_names import HANDLE
+from torpor.store.contract import ErasableBlobs
+from torpor.store.uploads import Announced, LocalUploads, OpenUpload
+
+_THREADS: Final = 4
+_MICROSECONDS: Final = 1_000_000
+_RETRY_S: Final = 5.0
+_T = TypeVar("_T")
+Row = dict[str, Any]
+
+
+class Uploads:
+    """Of all owners. The ``key`` of each call is an owner's; its conversation does not count, but for ``named``."""
+
+    def __init__(
+        self,
+        files: LocalUploads,
+        *,
+        blobs: ErasableBlobs,
+        inspector: Inspector,
+        tickets: Tickets,
+        clock: Clock,
+        options: AttachmentOptions,
+        in_threads: bool = True,
+    ) -> None:
+        """Args: in_threads: without, the disk is waited for on the event loop."""
+        self._files = files
+        self._blobs = blobs
+        self._inspector = inspector
+        self._tickets = tickets
+        self._clock = clock
+        self._options = options
+        self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
+        self._finishing: dict[tuple[str, str, str], anyio.Lock] = {}
+
+    async def begin(self, key: ConversationKey, upload: str, *, name: str, size_bytes: int, sha256: str) -> int:
+        """How many bytes of it are there; the next piece goes on from there.
+
+        Raises: AttachmentTooLarge: more than the server takes. TooManyUploads.
+        """
+        options, now_us = self._options, self._clock.now_us()
+        if size_bytes > options.upload_bytes_max:
+            expected = f"expected at most {options.upload_bytes_max}; send a part of it"
+            raise AttachmentTooLarge(f"file {shown(name)!r} has {size_bytes} bytes, {expected}")
+        announced = Announced(
+            name=shown(name), size_bytes=size_bytes, sha256=sha256, begun_us=now_us, touched_us=now_us
+        )
+        return await self._in_thread(partial(self._begin, key, upload, announced))
+
+    def _begin(self, key: ConversationKey, upload: str, announced: Announced) -> int:
+        options, expired_us = self._options, announced.begun_us - round(self._options.upload_expiry_s * _MICROSECONDS)
+        with self._files.lock(key):
+            self._files.drop_older(key, before_us=expired_us)
+            found = self._files.found(key, upload)
+            if found is not None and found.announced.is_same_as(announced):
+                return found.received_bytes
+            others = [each.announced for each in self._files.open(key)]
+            if len(others) >= options.uploads_per_owner_max:
+                raise TooManyUploads(
+                    len(others), what="uploads", most=options.uploads_per_owner_max, retry_after_s=_RETRY_S
+                )
+            size_bytes = announced.size_bytes + sum(each.size_bytes for each in others)
+            if size_bytes > (most := options.uploads_bytes_per_owner_max):
+                raise TooManyUploads(size_bytes, what="bytes of uploads", most=most, retry_after_s=_RETRY_S)
+            self._files.begin(key, upload, announced)
+            return 0
+
+    async def take(self, key: ConversationKey, upload: str, *, offset: int, data: bytes) -> int:
+        """A piece that follows what is there, or is there already; how many bytes are there then.
+
+        Raises: UnknownUpload, UploadOutOfStep, UploadDiffers: more than was announced.
+        """
+        return await self._in_thread(partial(self._take, key, upload, offset=offset, data=data))
+
+    def _take(self, key: ConversationKey, upload: str, *, offset: int, data: bytes) -> int:
+        with self._files.lock(key):
+            found = self._files.found(key, upload)
+            if found is None:
+                raise UnknownUpload(upload)
+            if found.announced.blob or offset + len(data) <= found.received_bytes:
+                return found.received_bytes
+            if offset > found.received_bytes:
+                raise UploadOutOfStep(upload, offset=offset, received_bytes=found.received_bytes)
+            if offset + len(data) > found.announced.size_bytes:
+                what = f"has more than the {found.announced.size_bytes} bytes that were announced"
+                raise UploadDiffers(upload, what=what)
+            new = data[found.received_bytes - offset :]
+            self._files.append(key, upload, new)
+            self._files.note(key, upload, msgspec.structs.replace(found.announced, touched_us=self._clock.now_us()))
+            return found.received_bytes + len(new)
+
+    async def finish(self, key: ConversationKey, upload: str) -> Row:
+        """What came of a whole upload, with the ticket by which messages name it. Once more, the same again.
+
+        Raises: UnknownUpload, UploadOutOfStep: it is not whole. UploadDiffers: its digest is another one; it is
+            forgotten. AttachmentRefused: it is nothing that a model could be shown; likewise.
+        """
+        named = (key.tenant, key.owner, upload)
+        lock = self._finishing.setdefault(named, anyio.Lock())
+        try:
+            async with lock:
+                return await self._finished(key, upload)
+        finally:
+            if not lock.statistics().tasks_waiting:
+                self._finishing.pop(named, None)
+
+    async def _finished(self, key: ConversationKey, upload: str) -> Row:
+        found = await self._in_thread(partial(self._whole, key, upload))
+        if found.announced.blob:
+            return msgspec.json.decode(found.announced.result, type=Row)
+        part = self._files.part(key, upload)
+        made = part.with_suffix(".made")
+        try:
+            looked = await self._inspector.look(part, made=made, name=found.announced.name)
+        except AttachmentRefused:
+            await self._in_thread(partial(self._files.drop, key, upload))
+            raise
+        data = await self._in_thread((made if looked.is_made else part).read_bytes)
+        kept_for = ConversationKey(key.tenant, key.owner, f"{_UPLOAD_MARK}{upload}")
+        blob = await self._blobs.put(kept_for, data)
+        attachment = Attachment(
+            blob=blob,
+            media_type=looked.media_type,
+            size_bytes=len(data),
+            tokens=looked.tokens,
+            name=found.announced.name,
+            pages=looked.pages,
+        )
+        expires_us = self._clock.now_us() + round(self._options.upload_expiry_s * _MICROSECONDS)
+        ticket = Sendable(key.tenant, key.owner, expires_us, upload, attachment)
+        row: Row = {
+            "upload": upload,
+            "attachment": self._tickets.sealed(ticket),
+            "expires_at_us": expires_us,
+            "note": looked.note,
+            **msgspec.to_builtins(attachment),
+        }
+        done = msgspec.structs.replace(
+            found.announced,
+            blob=blob,
+            result=msgspec.Raw(msgspec.json.encode(row)),
+            touched_us=self._clock.now_us(),
+        )
+        await self._in_thread(partial(self._files.finish, key, upload, done))
+        return row
+
+    def _whole(self, key: ConversationKey, upload: str) -> OpenUpload:
+        with self._files.lock(key):
+            found = self._files.found(key, upload)
+            if found is None:
+                raise UnknownUpload(upload)
+            if found.announced.blob:
+                return found
+            if found.received_bytes < found.announced.size_bytes:
+                raise UploadOutOfStep(upload, offset=found.announced.size_bytes, received_bytes=found.received_bytes)
+            if self._files.sha256(key, upload) != found.announced.sha256:
+                self._files.drop(key, upload)
+                raise UploadDiffers(upload, what="has another digest than was announced")
+            return found
+
+    async def drop(self, key: ConversationKey, upload: str) -> None:
+        """Forget one; one that is not there is no error."""
+        await self._in_thread(partial(self._files.drop, key, upload))
+
+    def named(self, key: ConversationKey, tickets: Sequence[str]) -> tuple[Attachment, ...]:
+        """What a message for the conversation ``key`` may hold; from now on it is kept for that one. At once.
+
+        Raises: UnknownAttachment, TooManyAttachments.
+        """
+        options, now_us = self._options, self._clock.now_us()
+        if len(tickets) > options.message_attachments_max:
+            raise TooManyAttachments(len(tickets), what="attachments", most=options.message_attachments_max)
+        opened = [self._tickets.opened(ticket, Sendable, now_us=now_us) for ticket in tickets]
+        if any((ticket.tenant, ticket.owner) != (key.tenant, key.owner) for ticket in opened):
+            raise UnknownAttachment
+        attachments = tuple(ticket.attachment for ticket in opened)
+        for what, most in (("size_bytes", options.request_bytes_max), ("pages", options.request_pages_max)):
+            if (found := sum(getattr(each, what) for each in attachments)) > most:
+                words = "bytes in its attachments" if what == "size_bytes" else "pages in its attachments"
+                raise TooManyAttachments(found, what=words, most=most)
+        self._blobs.keep(key, [each.blob for each in attachments])
+        for ticket in opened:
+            self._blobs.let_go(ConversationKey(key.tenant, key.owner, f"{_UPLOAD_MARK}{ticket.upload}"))
+        return attachments
+
+    async def piece(self, key: ConversationKey, blob: str, *, offset: int, size_bytes: int) -> bytes:
+        """A part of a blob that a message of the conversation names, as the caller has made sure.
+
+        Raises: UnknownAttachment: it is not there.
+        """
+        data = await self._blobs.get(key, blob, offset=offset, size=size_bytes) if HANDLE.fullmatch(blob) else None
+        if data is None:
+            raise UnknownAttachment
+        return data
+
+    def link(self, key: ConversationKey, blob: str) -> tuple[str, int]:
+        """What stands in an address by which anybody may fetch it for a while, and until when (UTC, microseconds)."""
+        expires_us = self._clock.now_us() + round(self._options.link_expiry_s * _MICROSECONDS)
+        return self._tickets.sealed(Linked(key.tenant, key.owner, expires_us, blob)), expires_us
+
+    async def followed(self, ticket: str) -> bytes:
+        """What a link leads to. Raises: UnknownAttachment."""
+        linked = self._tickets.opened(ticket, Linked, now_us=self._clock.now_us())
+        key = ConversationKey(linked.tenant, linked.owner, "")
+        return await self.piece(key, linked.blob, offset=0, size_bytes=self._options.upload_bytes_max)
+
+    async def awaited(self, key: ConversationKey) -> frozenset[str]:
+        """Blobs of the owner that a message may name soon: not to be taken away for want of one that does."""
+        return await self._in_thread(partial(self._files.finished_blobs, key))
+
+    async def forget(self, key: ConversationKey) -> None:
+        """Everything of an owner that is on its way."""
+        await self._in_thread(partial(self._files.forget, key))
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        if self._limit is None:
+            await anyio.lowlevel.checkpoint()
+            return work()
+        return await anyio.to_thread.run_sync(work, limiter=self._limit)
+
+
+_UPLOAD_MARK: Final = "+"
+"""Before the name of an upload, where blobs are kept for a conversation: no conversation is called so."""
+
+
+def shown(name: str) -> str:
+    """A file's name as it is kept: one line, without the folders that some clients tell."""
+    return titled(name.replace("\\", "/").rpartition("/")[2])[:NAME_CHARS_MAX]

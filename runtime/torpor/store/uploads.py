@@ -1,0 +1,196 @@
+"""Files on their way: what came of each so far, so that an upload goes on where it was cut off.
+
+Above: the gateway's desk for uploads. Below: a directory with a folder for each owner, in it for each upload what was
+announced, as JSON, and a file that grows by each piece. What is in the operating system's hands survives a kill of the
+server; a whole file becomes a blob, which is durable, before anybody names it.
+
+All of it blocks, and is called in threads.
+"""
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from torpor.errors import StoreUnavailable
+from torpor.records.ids import ConversationKey
+from torpor.store.blob_names import folder_of
+
+_STRIPES: Final = 32
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_HASHED_BYTES: Final = 1_048_576
+
+
+class Announced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client says that it will send, and what became of it."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    begun_us: int
+    touched_us: int
+    blob: str = ""
+    """Of the finished one; empty before."""
+    result: msgspec.Raw = msgspec.Raw(b"{}")
+    """What was answered for it."""
+
+    def is_same_as(self, other: "Announced") -> bool:
+        """Whether both speak of one file."""
+        return (self.name, self.size_bytes, self.sha256) == (other.name, other.size_bytes, other.sha256)
+
+
+class OpenUpload(msgspec.Struct, frozen=True):
+    """How far one has come."""
+
+    announced: Announced
+    received_bytes: int
+
+
+_DECODER: Final = msgspec.json.Decoder(Announced)
+
+
+class LocalUploads:
+    """Uploads of one owner never see each other's files; names are checked by who calls."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._locks = tuple(threading.Lock() for _ in range(_STRIPES))
+
+    def lock(self, key: ConversationKey) -> threading.Lock:
+        """Held by whoever looks at an owner's uploads and then changes them."""
+        return self._locks[int(folder_of(key)[:8], 16) % _STRIPES]
+
+    def found(self, key: ConversationKey, upload: str) -> OpenUpload | None:
+        """Raises: StoreUnavailable."""
+        path = self._folder(key) / f"{upload}.json"
+        try:
+            announced = _DECODER.decode(path.read_bytes())
+        except (FileNotFoundError, msgspec.DecodeError):  # half written by a crash is not there
+            return None
+        except OSError as exc:
+            raise _translated(exc, path) from exc
+        if announced.blob:
+            return OpenUpload(announced, announced.size_bytes)
+        part = path.with_suffix(".part")
+        return OpenUpload(announced, part.stat().st_size if part.exists() else 0)
+
+    def open(self, key: ConversationKey) -> Iterator[OpenUpload]:
+        """Those of the owner that are not finished."""
+        for path in self._listed(key, "*.part"):
+            if (upload := self.found(key, path.stem)) is not None and not upload.announced.blob:
+                yield upload
+
+    def begin(self, key: ConversationKey, upload: str, announced: Announced) -> None:
+        """From the beginning; what was there of that name goes. Raises: StoreUnavailable."""
+        folder = self._folder(key)
+        try:
+            folder.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            self.drop(key, upload)
+            _written(folder / f"{upload}.part", b"", os.O_TRUNC)
+            self.note(key, upload, announced)
+        except OSError as exc:
+            raise _translated(exc, folder) from exc
+
+    def note(self, key: ConversationKey, upload: str, announced: Announced) -> None:
+        """Keep what is known of it. Raises: StoreUnavailable."""
+        path = self._folder(key) / f"{upload}.json"
+        fresh = path.with_suffix(".fresh")
+        try:
+            _written(fresh, msgspec.json.encode(announced), os.O_TRUNC)
+            fresh.replace(path)
+        except OSError as exc:
+            raise _translated(exc, path) from exc
+
+    def append(self, key: ConversationKey, upload: str, data: bytes) -> None:
+        """Raises: StoreUnavailable: a part of it may be there."""
+        path = self.part(key, upload)
+        try:
+            _written(path, data, os.O_APPEND)
+        except OSError as exc:
+            raise _translated(exc, path) from exc
+
+    def part(self, key: ConversationKey, upload: str) -> Path:
+        """What has come of it."""
+        return self._folder(key) / f"{upload}.part"
+
+    def sha256(self, key: ConversationKey, upload: str) -> str:
+        """Of what has come, hex. Raises: StoreUnavailable."""
+        path, digest = self.part(key, upload), hashlib.sha256()
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(_HASHED_BYTES):
+                    digest.update(piece)
+        except OSError as exc:
+            raise _translated(exc, path) from exc
+        return digest.hexdigest()
+
+    def finish(self, key: ConversationKey, upload: str, announced: Announced) -> None:
+        """It is a blob now, and its bytes are needed no more here. Raises: StoreUnavailable."""
+        self.note(key, upload, announced)
+        self._clear(key, upload)
+
+    def drop(self, key: ConversationKey, upload: str) -> None:
+        """Raises: StoreUnavailable."""
+        try:
+            (self._folder(key) / f"{upload}.json").unlink(missing_ok=True)
+            self._clear(key, upload)
+        except OSError as exc:
+            raise _translated(exc, self._folder(key)) from exc
+
+    def finished_blobs(self, key: ConversationKey) -> frozenset[str]:
+        """Blobs that a message may name soon."""
+        found = (self.found(key, path.stem) for path in self._listed(key, "*.json"))
+        return frozenset(upload.announced.blob for upload in found if upload is not None and upload.announced.blob)
+
+    def forget(self, key: ConversationKey) -> None:
+        """Everything of an owner. Raises: StoreUnavailable."""
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self._folder(key))
+        except OSError as exc:
+            raise _translated(exc, self._folder(key)) from exc
+
+    def drop_older(self, key: ConversationKey, *, before_us: int) -> tuple[str, ...]:
+        """Forget what was not touched since; the blobs of those that were finished."""
+        gone = []
+        for path in self._listed(key, "*.json"):
+            upload = self.found(key, path.stem)
+            if upload is not None and upload.announced.touched_us < before_us:
+                gone.append(upload.announced.blob)
+                self.drop(key, path.stem)
+        return tuple(blob for blob in gone if blob)
+
+    def _clear(self, key: ConversationKey, upload: str) -> None:
+        for suffix in (".part", ".made", ".fresh"):
+            (self._folder(key) / f"{upload}{suffix}").unlink(missing_ok=True)
+
+    def _listed(self, key: ConversationKey, pattern: str) -> list[Path]:
+        folder = self._folder(key)
+        return sorted(folder.glob(pattern)) if folder.is_dir() else []
+
+    def _folder(self, key: ConversationKey) -> Path:
+        return self._directory / folder_of(key)
+
+    def __repr__(self) -> str:
+        return f"<LocalUploads {self._directory}>"
+
+
+def _written(path: Path, data: bytes, how: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, _FILE_MODE)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    finally:
+        os.close(file)
+
+
+def _translated(exc: OSError, path: Path) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be written or read: {exc}")
