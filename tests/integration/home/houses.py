@@ -106,6 +106,11 @@ class Home:
         self._write(f"config/agents/{name}.toml", f'{_toml(table)}\n[model]\nkind = "scripted"\nrehearsal = "any"\n')
         self._write("config/rehearsals/any.toml", '[[rule]]\nmatch = ""\n\n[[rule.step]]\nsay = "Hello."\n')
 
+    def subagent(self, name: str) -> None:
+        """One that owes a text."""
+        table = {"name": name, "description": f"Has {name} work.", "system": f"You are {name}."}
+        self._write(f"config/subagents/{name}.toml", _toml(table))
+
     def tools(self, *names: str, effect: str = "write", file: str = "deeds.py") -> None:
         """The tools of the home, all in one file."""
         self._write(f"tools/{file}", _TOOLS + "".join(_TOOL.format(name=name, effect=effect) for name in names))

@@ -96,6 +96,22 @@ async def test_a_call_that_was_running_when_its_tool_went_is_told_as_what_it_is(
         assert sent.startswith("Outcome unknown: send was started and the tool is no longer there to ask.")
 
 
+async def test_the_end_of_a_sub_agent_is_told_though_the_home_has_none_any_more(home: Home) -> None:
+    home.agent(subagents=["*"])
+    home.subagent("helper")
+    gate = Gate()
+    async with living(home, calls(use("helper", "a", task="help")), waits(gate, says("Never said."))) as house:
+        await house.say("have somebody help")
+        await gate.reached.wait()
+    (home.path / "config/subagents/helper.toml").unlink()
+    async with living(home, says("So be it.")) as house:
+        house.resume("c1", after=0)
+        told = kinds(await house.until_turn("c1", 1))
+        assert (told.count("subagent.started"), told.count("subagent.finished"), told[-1]) == (1, 1, "turn.finished")
+        (ended,) = await house.records("subagent_finished")
+        assert ended["code"] == "lost"
+
+
 async def test_a_skill_that_is_in_the_conversation_stays_there_without_its_file(home: Home) -> None:
     async with living(home, calls(use("load_skill", "a", name="refunds")), says("I know.")) as house:
         await house.ask("load it")
