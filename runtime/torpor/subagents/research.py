@@ -12,6 +12,7 @@ import msgspec
 
 from torpor.conversation.graphemes import cut
 from torpor.conversation.quoting import prefix
+from torpor.conversation.text import clean
 from torpor.errors import ToolRefused
 from torpor.records.blocks import canonical
 from torpor.subagents.evidence import EvidenceIndex, Found
@@ -80,7 +81,7 @@ class Research:
 
     def _accepted(self, sources: Iterable[Finding], reflection: str, *, dropped: tuple[str, ...]) -> Accepted:
         chosen = tuple(sources)[: self._sources_max]
-        note = _short(" ".join(reflection.split()), bytes_max=REFLECTION_BYTES)
+        note = _short(clean(" ".join(reflection.split())).text, bytes_max=REFLECTION_BYTES)
         kept = bytes(canonical({"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}))
         bundle = hashlib.sha256(kept).hexdigest()
         told = _told(bundle, chosen, note, excerpt_bytes=(room := _EXCERPT_BYTES))

@@ -53,6 +53,13 @@ async def select(sink: FindingSink | None, *ids: str) -> ToolResult:
     return await called(SELECT, {"ids": ids}, context=msgspec.structs.replace(a_context(), collector=sink))
 
 
+def test_a_reflection_has_no_controls_in_it_for_the_parent_and_the_panel() -> None:
+    accepted = RESEARCH.accept(an_answer("a", reflection="Search\x00ed\ntwice.\x1b[2J"), some("a"))
+
+    assert told(accepted.told)["planner_reflection"] == "Search\u2400ed twice.\u241b[2J"
+    assert told(accepted.kept)["planner_reflection"] == told(accepted.told)["planner_reflection"]
+
+
 def test_the_parent_is_told_three_fields_in_canonical_form() -> None:
     accepted = RESEARCH.accept(an_answer("b"), some("a", "b", year=2020, kind="trial", strength="low"))
 
