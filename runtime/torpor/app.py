@@ -266,6 +266,7 @@ async def _engine(
             LocalUploads(data / "uploads"),
             blobs=files,
             inspector=inspector,
+            records=store,
             tickets=Tickets(secret),
             clock=clock,
             options=settings.attachments,
@@ -322,6 +323,7 @@ async def _engine(
             inspector.running(),
             supervisor.running(),
             directory.running(),
+            uploads.sweeping(),
             retiring.running(),
             runner.running(),
         ):

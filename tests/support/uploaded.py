@@ -6,9 +6,10 @@ from torpor.attachments.inspector import Inspector
 from torpor.attachments.options import AttachmentOptions
 from torpor.attachments.tickets import Tickets
 from torpor.clock import Clock, SystemClock
-from torpor.gateway.uploads import Uploads
+from torpor.gateway.uploads import NamesBlobs, Uploads
 from torpor.store.blobs import MemoryBlobs
 from torpor.store.contract import ErasableBlobs
+from torpor.store.in_memory import InMemoryStore
 from torpor.store.uploads import LocalUploads
 
 
@@ -19,6 +20,7 @@ def uploads_in(
     clock: Clock | None = None,
     options: AttachmentOptions | None = None,
     inspector: Inspector | None = None,
+    records: NamesBlobs | None = None,
     in_threads: bool = True,
 ) -> Uploads:
     """As a server has them."""
@@ -27,6 +29,7 @@ def uploads_in(
         LocalUploads(folder),
         blobs=blobs or MemoryBlobs(),
         inspector=inspector or Inspector(options),
+        records=records or InMemoryStore(),
         tickets=Tickets(b"a secret of thirty-two bytes, ok"),
         clock=clock or SystemClock(),
         options=options,

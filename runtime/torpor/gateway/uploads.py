@@ -7,14 +7,16 @@ An upload is its owner's, and begins again where it was cut off. What comes of i
 whoever reads that message needs nothing but the ticket's word, so a send waits for no disk.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import msgspec
+import structlog
 
 from torpor.attachment_errors import (
     AttachmentRefused,
@@ -31,6 +33,7 @@ from torpor.attachments.options import AttachmentOptions
 from torpor.attachments.tickets import Linked, Sendable, Tickets
 from torpor.clock import Clock
 from torpor.conversation.title import titled
+from torpor.errors import StoreError
 from torpor.records.attachments import NAME_CHARS_MAX, Attachment
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE
@@ -40,8 +43,16 @@ from torpor.store.uploads import Announced, LocalUploads, OpenUpload
 _THREADS: Final = 4
 _MICROSECONDS: Final = 1_000_000
 _RETRY_S: Final = 5.0
+_SWEEP_S: Final = 3_600.0
+_log = structlog.get_logger()
 _T = TypeVar("_T")
 Row = dict[str, Any]
+
+
+class NamesBlobs(Protocol):
+    """Implemented by the stores."""
+
+    async def unnamed(self, key: ConversationKey, handles: Sequence[str]) -> tuple[str, ...]: ...
 
 
 class Uploads:
@@ -53,6 +64,7 @@ class Uploads:
         *,
         blobs: ErasableBlobs,
         inspector: Inspector,
+        records: NamesBlobs,
         tickets: Tickets,
         clock: Clock,
         options: AttachmentOptions,
@@ -62,6 +74,7 @@ class Uploads:
         self._files = files
         self._blobs = blobs
         self._inspector = inspector
+        self._records = records
         self._tickets = tickets
         self._clock = clock
         self._options = options
@@ -77,15 +90,20 @@ class Uploads:
         if size_bytes > options.upload_bytes_max:
             expected = f"expected at most {options.upload_bytes_max}; send a part of it"
             raise AttachmentTooLarge(f"file {shown(name)!r} has {size_bytes} bytes, {expected}")
+        await self.sweep_of(key)
         announced = Announced(
-            name=shown(name), size_bytes=size_bytes, sha256=sha256, begun_us=now_us, touched_us=now_us
+            name=shown(name),
+            size_bytes=size_bytes,
+            sha256=sha256,
+            tenant=key.tenant,
+            owner=key.owner,
+            touched_us=now_us,
         )
         return await self._in_thread(partial(self._begin, key, upload, announced))
 
     def _begin(self, key: ConversationKey, upload: str, announced: Announced) -> int:
-        options, expired_us = self._options, announced.begun_us - round(self._options.upload_expiry_s * _MICROSECONDS)
+        options = self._options
         with self._files.lock(key):
-            self._files.drop_older(key, before_us=expired_us)
             found = self._files.found(key, upload)
             if found is not None and found.announced.is_same_as(announced):
                 return found.received_bytes
@@ -151,8 +169,7 @@ class Uploads:
             await self._in_thread(partial(self._files.drop, key, upload))
             raise
         data = await self._in_thread((made if looked.is_made else part).read_bytes)
-        kept_for = ConversationKey(key.tenant, key.owner, f"{_UPLOAD_MARK}{upload}")
-        blob = await self._blobs.put(kept_for, data)
+        blob = await self._blobs.put(_kept_for(key, upload), data)
         attachment = Attachment(
             blob=blob,
             media_type=looked.media_type,
@@ -215,7 +232,7 @@ class Uploads:
                 raise TooManyAttachments(found, what=words, most=most)
         self._blobs.keep(key, [each.blob for each in attachments])
         for ticket in opened:
-            self._blobs.let_go(ConversationKey(key.tenant, key.owner, f"{_UPLOAD_MARK}{ticket.upload}"))
+            self._blobs.let_go(_kept_for(key, ticket.upload))
         return attachments
 
     async def piece(self, key: ConversationKey, blob: str, *, offset: int, size_bytes: int) -> bytes:
@@ -241,11 +258,48 @@ class Uploads:
 
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
         """Blobs of the owner that a message may name soon: not to be taken away for want of one that does."""
-        return await self._in_thread(partial(self._files.finished_blobs, key))
+        return await self._in_thread(partial(self._files.finished_blobs, key, since_us=self._expired_us()))
 
     async def forget(self, key: ConversationKey) -> None:
         """Everything of an owner that is on its way."""
         await self._in_thread(partial(self._files.forget, key))
+
+    @asynccontextmanager
+    async def sweeping(self) -> AsyncIterator[None]:
+        """Until the block ends, what has expired goes, whoever comes back for it or not."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._sweep, name="uploads:sweep")
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            await anyio.sleep(min(self._options.upload_expiry_s / 2, _SWEEP_S))
+            try:
+                for key in await self._in_thread(self._files.owners):
+                    await self.sweep_of(key)
+            except StoreError as exc:  # the next look comes as well
+                _log.warning("uploads.not_swept", why=str(exc))
+
+    async def sweep_of(self, key: ConversationKey) -> None:
+        """What has expired of an owner's uploads goes, with blobs that no message came to name."""
+
+        def drop() -> dict[str, str]:
+            with self._files.lock(key):
+                return self._files.drop_older(key, before_us=self._expired_us())
+
+        if not (dropped := await self._in_thread(drop)):
+            return
+        for upload in dropped:
+            self._blobs.let_go(_kept_for(key, upload))
+        with self._blobs.deciding():
+            awaited = await self.awaited(key)
+            unnamed = await self._records.unnamed(key, sorted({*dropped.values()}))
+            await self._blobs.remove(key, [blob for blob in unnamed if blob not in awaited])
+
+    def _expired_us(self) -> int:
+        """What was touched before has expired."""
+        return self._clock.now_us() - round(self._options.upload_expiry_s * _MICROSECONDS)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         if self._limit is None:
@@ -254,8 +308,9 @@ class Uploads:
         return await anyio.to_thread.run_sync(work, limiter=self._limit)
 
 
-_UPLOAD_MARK: Final = "+"
-"""Before the name of an upload, where blobs are kept for a conversation: no conversation is called so."""
+def _kept_for(key: ConversationKey, upload: str) -> ConversationKey:
+    """What a blob is kept for until a message names it: no conversation is called so."""
+    return ConversationKey(key.tenant, key.owner, f"+{upload}")
 
 
 def shown(name: str) -> str:

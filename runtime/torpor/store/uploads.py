@@ -34,8 +34,10 @@ class Announced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     size_bytes: int
     sha256: str
-    begun_us: int
+    tenant: str
+    owner: str
     touched_us: int
+    """When something was added last, UTC, microseconds."""
     blob: str = ""
     """Of the finished one; empty before."""
     result: msgspec.Raw = msgspec.Raw(b"{}")
@@ -144,10 +146,25 @@ class LocalUploads:
         except OSError as exc:
             raise _translated(exc, self._folder(key)) from exc
 
-    def finished_blobs(self, key: ConversationKey) -> frozenset[str]:
-        """Blobs that a message may name soon."""
+    def finished_blobs(self, key: ConversationKey, *, since_us: int) -> frozenset[str]:
+        """Blobs that a message may name soon: of uploads that were touched since."""
         found = (self.found(key, path.stem) for path in self._listed(key, "*.json"))
-        return frozenset(upload.announced.blob for upload in found if upload is not None and upload.announced.blob)
+        return frozenset(
+            upload.announced.blob
+            for upload in found
+            if upload is not None and upload.announced.blob and upload.announced.touched_us >= since_us
+        )
+
+    def owners(self) -> tuple[ConversationKey, ...]:
+        """Everybody of whom there is something. Raises: StoreUnavailable."""
+        try:
+            found = {path.parent: path for path in self._directory.glob("*/*.json")}
+            told = [_DECODER.decode(path.read_bytes()) for path in found.values()]
+        except (msgspec.DecodeError, FileNotFoundError):  # just now written, or dropped: the next look sees it
+            return ()
+        except OSError as exc:
+            raise _translated(exc, self._directory) from exc
+        return tuple(ConversationKey(each.tenant, each.owner, "") for each in told)
 
     def forget(self, key: ConversationKey) -> None:
         """Everything of an owner. Raises: StoreUnavailable."""
@@ -157,15 +174,16 @@ class LocalUploads:
         except OSError as exc:
             raise _translated(exc, self._folder(key)) from exc
 
-    def drop_older(self, key: ConversationKey, *, before_us: int) -> tuple[str, ...]:
-        """Forget what was not touched since; the blobs of those that were finished."""
-        gone = []
+    def drop_older(self, key: ConversationKey, *, before_us: int) -> dict[str, str]:
+        """Forget what was not touched since; the blobs of those that were finished, by upload."""
+        gone: dict[str, str] = {}
         for path in self._listed(key, "*.json"):
             upload = self.found(key, path.stem)
             if upload is not None and upload.announced.touched_us < before_us:
-                gone.append(upload.announced.blob)
                 self.drop(key, path.stem)
-        return tuple(blob for blob in gone if blob)
+                if upload.announced.blob:
+                    gone[path.stem] = upload.announced.blob
+        return gone
 
     def _clear(self, key: ConversationKey, upload: str) -> None:
         for suffix in (".part", ".made", ".fresh"):

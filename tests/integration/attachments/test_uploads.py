@@ -1,0 +1,232 @@
+"""Uploads on disk: where they go on, what they may not be, and what becomes of those that nobody needs."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from tests.support.gateway_line import ManualClock
+from tests.support.uploaded import uploads_in
+from torpor.attachment_errors import (
+    AttachmentEmpty,
+    AttachmentTooLarge,
+    TooManyAttachments,
+    TooManyUploads,
+    UnknownAttachment,
+    UnknownUpload,
+    UploadDiffers,
+    UploadOutOfStep,
+)
+from torpor.attachments.inspector import Inspector
+from torpor.attachments.options import AttachmentOptions
+from torpor.attachments.worker import Answer
+from torpor.gateway.uploads import Uploads, shown
+from torpor.records.ids import ConversationKey
+from torpor.store.blobs import MemoryBlobs
+
+ANN, BOB = ConversationKey("t", "ann", ""), ConversationKey("t", "bob", "")
+CHAT = ConversationKey("t", "ann", "c1")
+DATA = bytes(range(256)) * 8
+PIECE = 700
+OPTIONS = AttachmentOptions(upload_bytes_max=4_096, uploads_per_owner_max=2, uploads_bytes_per_owner_max=5_000)
+
+
+class Glance(Inspector):
+    """Finds a picture in everything but what begins with an x."""
+
+    async def look(self, path: Path, *, made: Path, name: str) -> Answer:
+        if (await anyio.Path(path).read_bytes()).startswith(b"x"):
+            raise AttachmentEmpty(f"file {name!r} has nothing in it")
+        return Answer(media_type="image/png", tokens=9, pages=1)
+
+
+class House:
+    """A server's uploads, as they are before and after it was killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.blobs = MemoryBlobs()
+        self.start()
+
+    def start(self, **options: Any) -> None:
+        told = msgspec.structs.replace(OPTIONS, **options)
+        self.uploads: Uploads = uploads_in(
+            self.folder, blobs=self.blobs, clock=self.clock, options=told, inspector=Glance(told)
+        )
+
+    async def begin(self, upload: str = "u1", data: bytes = DATA, *, key: ConversationKey = ANN, **told: Any) -> int:
+        announced = {"name": "scan.png", "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), **told}
+        return await self.uploads.begin(key, upload, **announced)
+
+    async def whole(self, upload: str = "u1", data: bytes = DATA, *, key: ConversationKey = ANN) -> dict[str, Any]:
+        received = await self.begin(upload, data, key=key)
+        while received < len(data):
+            piece = data[received : received + PIECE]
+            received = await self.uploads.take(key, upload, offset=received, data=piece)
+        return await self.uploads.finish(key, upload)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "uploads")
+
+
+async def test_it_goes_on_where_it_was_cut_off_at_every_piece(house: House) -> None:
+    received = await house.begin()
+    assert received == 0
+    while received < len(DATA):
+        house.start()
+        assert await house.begin() == received
+        received = await house.uploads.take(ANN, "u1", offset=received, data=DATA[received : received + PIECE])
+    house.start()
+    row = await house.uploads.finish(ANN, "u1")
+    assert row["blob"] == hashlib.sha256(DATA).hexdigest()
+    assert await house.blobs.get(CHAT, row["blob"]) == DATA
+    house.start()
+    assert await house.begin() == len(DATA)
+    assert await house.uploads.finish(ANN, "u1") == row
+
+
+async def test_a_piece_may_come_twice_and_overlap(house: House) -> None:
+    await house.begin()
+    assert await house.uploads.take(ANN, "u1", offset=0, data=DATA[:100]) == 100
+    assert await house.uploads.take(ANN, "u1", offset=0, data=DATA[:100]) == 100
+    assert await house.uploads.take(ANN, "u1", offset=50, data=DATA[50:200]) == 200
+    assert await house.uploads.take(ANN, "u1", offset=200, data=DATA[200:]) == len(DATA)
+    assert (await house.uploads.finish(ANN, "u1"))["size_bytes"] == len(DATA)
+
+
+async def test_what_does_not_follow_is_told_where_it_goes_on(house: House) -> None:
+    await house.begin()
+    with pytest.raises(UploadOutOfStep, match="begins at byte 7, expected 0"):
+        await house.uploads.take(ANN, "u1", offset=7, data=b"abc")
+    with pytest.raises(UploadOutOfStep, match="expected 0"):
+        await house.uploads.finish(ANN, "u1")
+    with pytest.raises(UploadDiffers, match="more than the 2048 bytes"):
+        await house.uploads.take(ANN, "u1", offset=0, data=DATA + b"x")
+
+
+async def test_another_file_of_the_same_name_begins_anew(house: House) -> None:
+    await house.begin()
+    await house.uploads.take(ANN, "u1", offset=0, data=DATA[:100])
+    assert await house.begin(data=DATA[::-1]) == 0
+
+
+async def test_bytes_that_are_not_those_announced_are_forgotten(house: House) -> None:
+    await house.begin(sha256="0" * 64)
+    await house.uploads.take(ANN, "u1", offset=0, data=DATA)
+    with pytest.raises(UploadDiffers, match="another digest"):
+        await house.uploads.finish(ANN, "u1")
+    with pytest.raises(UnknownUpload):
+        await house.uploads.finish(ANN, "u1")
+
+
+async def test_a_file_that_is_refused_is_forgotten(house: House) -> None:
+    with pytest.raises(AttachmentEmpty):
+        await house.whole(data=b"xyz")
+    with pytest.raises(UnknownUpload):
+        await house.uploads.finish(ANN, "u1")
+    assert [path for path in house.folder.rglob("*") if path.is_file()] == []
+
+
+async def test_nobody_sees_what_is_anothers(house: House) -> None:
+    row = await house.whole()
+    with pytest.raises(UnknownUpload):
+        await house.uploads.finish(BOB, "u1")
+    with pytest.raises(UnknownAttachment):
+        house.uploads.named(ConversationKey("t", "bob", "c1"), [row["attachment"]])
+    with pytest.raises(UnknownAttachment):
+        house.uploads.named(ConversationKey("T", "ann", "c1"), [row["attachment"]])
+    (attachment,) = house.uploads.named(CHAT, [row["attachment"]])
+    assert (attachment.blob, attachment.name, attachment.pages) == (row["blob"], "scan.png", 1)
+
+
+@pytest.mark.parametrize("forged", ["", "x", "é" * 30, "A" * 5_000, lambda ticket: ticket[:-2] + "AA"])
+async def test_what_no_server_said_is_no_ticket(house: House, forged: str | Callable[[str], str]) -> None:
+    ticket = (await house.whole())["attachment"]
+    with pytest.raises(UnknownAttachment):
+        house.uploads.named(CHAT, [forged(ticket) if callable(forged) else forged])
+
+
+async def test_a_link_is_no_attachment_nor_the_other_way_round(house: House) -> None:
+    row = await house.whole()
+    link, _ = house.uploads.link(CHAT, row["blob"])
+    assert await house.uploads.followed(link) == DATA
+    with pytest.raises(UnknownAttachment):
+        house.uploads.named(CHAT, [link])
+    with pytest.raises(UnknownAttachment):
+        await house.uploads.followed(row["attachment"])
+    house.clock.advance(OPTIONS.link_expiry_s + 1)
+    with pytest.raises(UnknownAttachment):
+        await house.uploads.followed(link)
+
+
+async def test_an_owner_has_so_much_under_way_and_no_more(house: House) -> None:
+    with pytest.raises(AttachmentTooLarge, match="expected at most 4096"):
+        await house.begin(size_bytes=4_097)
+    await house.begin("u1", size_bytes=4_000)
+    with pytest.raises(TooManyUploads, match="6000 bytes of uploads under way, expected at most 5000"):
+        await house.begin("u2", size_bytes=2_000)
+    await house.begin("u2", size_bytes=1_000)
+    with pytest.raises(TooManyUploads, match="2 uploads under way"):
+        await house.begin("u3", size_bytes=1)
+    assert await house.begin("u3", key=BOB) == 0
+    await house.uploads.drop(ANN, "u1")
+    assert await house.begin("u3", size_bytes=1) == 0
+
+
+async def test_a_message_has_so_many_and_no_more(house: House) -> None:
+    ticket = (await house.whole())["attachment"]
+    for options, what in (
+        ({"message_attachments_max": 2}, "3 attachments"),
+        ({"request_bytes_max": 5_000}, "6144 bytes in its attachments"),
+        ({"request_pages_max": 2}, "3 pages in its attachments"),
+    ):
+        house.start(**options)
+        with pytest.raises(TooManyAttachments, match=what):
+            house.uploads.named(CHAT, [ticket] * 3)
+
+
+async def test_what_no_message_came_to_name_goes_in_the_end(house: House) -> None:
+    row = await house.whole()
+    await house.begin("u2")
+    assert await house.uploads.awaited(ANN) == {row["blob"]}
+    house.clock.advance(OPTIONS.upload_expiry_s + 1)
+    assert await house.uploads.awaited(ANN) == frozenset()
+    await house.uploads.sweep_of(ANN)
+    assert await house.blobs.stored(ANN) == ()
+    assert [path for path in house.folder.rglob("*") if path.is_file()] == []
+    with pytest.raises(UnknownAttachment):
+        house.uploads.named(CHAT, [row["attachment"]])
+
+
+async def test_what_a_message_is_about_to_name_stays(house: House) -> None:
+    row = await house.whole()
+    house.uploads.named(CHAT, [row["attachment"]])
+    house.clock.advance(OPTIONS.upload_expiry_s + 1)
+    await house.uploads.sweep_of(ANN)
+    assert await house.blobs.get(CHAT, row["blob"]) == DATA
+
+
+async def test_everybody_of_whom_there_is_something_is_swept(house: House) -> None:
+    await house.begin()
+    await house.begin(key=BOB)
+    assert {key.owner for key in house.uploads._files.owners()} == {"ann", "bob"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("C:\\Users\\ann\\scan.png", "scan.png"),
+        ("../../etc/passwd", "passwd"),
+        ("a\nb\x00", "a b␀"),
+        ("x" * 300, "x" * 120),
+    ],
+)
+def test_a_name_is_kept_as_one_line_without_folders(name: str, kept: str) -> None:
+    assert shown(name) == kept
