@@ -220,16 +220,19 @@ def _doubts(agent: AgentDefinition, parts: "_Parts") -> Iterator[str]:
     """What the agent's lists name and the home has not: passed over at a start, with a warning. And what its profile
     limits beyond use."""
     yield from tight_limits(parts.settings.profiles[agent.profile], parts.settings.compaction)
+    subagents = {each.name for each in parts.settings.subagent_definitions}
     missing = missing_in(
         agent,
         tools=parts.tools,
         skills=parts.catalogue,
         policies=parts.policies,
-        subagents={each.name for each in parts.settings.subagent_definitions},
+        subagents=subagents,
         servers=parts.settings.mcp_servers.keys(),
     )
     for kind, names in missing.items():
         yield f"{kind} names {', '.join(names)}, which this home has not"
+    if misplaced := sorted(subagents & set(missing.get("tools", ()))):
+        yield f"{', '.join(misplaced)} in tools: sub-agents stand in subagents"
     for label in sorted(set(agent.labels) - set(DEFAULT_LABELS)):
         if near := difflib.get_close_matches(label, DEFAULT_LABELS, n=1, cutoff=0.8):
             yield f"labels names {label!r}, perhaps {near[0]!r}"

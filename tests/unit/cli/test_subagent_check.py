@@ -131,6 +131,15 @@ def test_fault_of_a_definition_is_told_with_what_would_fit(home: Path, changes: 
     assert [(name, said) for name, state, said in told(home) if state == "WRONG"] == [(FILE, detail)]
 
 
+def test_one_that_an_agent_names_among_its_tools_is_told_where_it_belongs(home: Path) -> None:
+    write(home, "config/agents/clerk.toml", f'tools = ["scout", "look"]\n{AGENT.lstrip()}')
+
+    ((_, state, detail),) = told(home, "agent")
+
+    assert state == "doubtful"
+    assert "tools names scout, which this home has not; scout in tools: sub-agents stand in subagents" in detail
+
+
 def test_one_that_plays_the_rehearsal_of_whose_model_it_asks_is_told_to_have_its_own(home: Path) -> None:
     scout(home, rehearsal='""')
 
