@@ -11,7 +11,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 
 
 def test_example_tells_a_context_sends_a_message_and_shows_the_reply(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     office = Command(tmp_path)
     office.run("init", ".")
     with office.serving() as server:
