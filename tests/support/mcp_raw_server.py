@@ -21,6 +21,7 @@ GOOD = [
     "echo",
     "silent",
     "exit",
+    "endless",
     "garbage",
     "nonsense",
     "change",
@@ -75,6 +76,9 @@ def called(tool: str, arguments: Mapping[str, Any]) -> Any:
             return None
         case "nonsense":
             return {"content": 7}
+        case "endless":
+            while True:
+                sys.stdout.write("x" * 65_536)
         case "long":
             return {"content": [{"type": "text", "text": "x" * int(arguments.get("size", 5_000_000))}]}
         case "change":

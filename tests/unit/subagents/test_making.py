@@ -84,7 +84,7 @@ def test_a_server_of_evidence_takes_the_place_of_the_index(tools: ToolRegistry) 
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        ("research", "evidence.server is 'lib', expected MCP servers among none"),
+        ("research", "evidence.server is 'lib'"),
         ("text", "evidence is a server, expected nothing, since a result 'text' searches no evidence"),
     ],
 )

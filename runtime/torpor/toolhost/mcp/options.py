@@ -57,6 +57,8 @@ class McpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """As the model reads it; a longer result keeps its head and tail and a handle to the whole."""
     result_bytes_max: Annotated[int, msgspec.Meta(ge=RESULT_CAP_MIN_BYTES)] = 4_194_304
     """Of a result as it comes; more is no result."""
+    message_bytes_max: Annotated[int, msgspec.Meta(ge=65_536)] = 16_777_216
+    """Of anything that a server sends at once; more of it ends the connection."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,9 +6,9 @@ connection that sends nonsense.
 """
 
 import logging
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -17,14 +17,14 @@ import httpx2
 import jsonschema  # noqa: F401 - which the SDK would import in the middle of a call
 import mcp_types as types
 import pydantic
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
+from torpor.toolhost.mcp.program import TooLong, program_streams
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
 
@@ -59,16 +59,48 @@ async def open_session(opening: Opening) -> AsyncIterator[Session]:
 async def _transport(opening: Opening, stack: AsyncExitStack) -> Any:
     server = opening.server
     if server.command:
-        parameters = StdioServerParameters(
-            command=server.command, args=list(server.args), env=dict(opening.env), cwd=opening.cwd
+        return program_streams(
+            (server.command, *server.args),
+            env=opening.env,
+            cwd=opening.cwd,
+            shows_errors=opening.shows_errors,
+            line_bytes_max=opening.message_bytes_max,
         )
-        if opening.shows_errors:
-            return stdio_client(parameters)
-        nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: ASYNC230, PTH123, SIM115 - never waits
-        return stdio_client(parameters, errlog=nowhere)
-    timeout = httpx2.Timeout(_HTTP_DEADLINE_S, read=_READ_DEADLINE_S)
-    http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(opening.headers), timeout=timeout))
-    return streamable_http_client(server.url, http_client=http)
+    client = httpx2.AsyncClient(
+        headers={"Accept-Encoding": "identity", **opening.headers},
+        timeout=httpx2.Timeout(_HTTP_DEADLINE_S, read=_READ_DEADLINE_S),
+        event_hooks={"response": [partial(_bound, most=opening.message_bytes_max)]},
+    )
+    http = await stack.enter_async_context(client)
+    return streamable_http_client(server.url, http_client=http, max_sse_event_size=opening.message_bytes_max)
+
+
+async def _bound(response: httpx2.Response, *, most: int) -> None:
+    """Have a body end where it is too long; of a stream of events each one has its own bound."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise TooLong("a packed answer, which was not asked for")
+    is_stream = response.headers.get("Content-Type", "").startswith("text/event-stream")
+    if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _BoundedBody(response.stream, most)
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """Raises: TooLong."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, most: int) -> None:
+        self._body = body
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._most
+        async for piece in self._body:
+            left -= len(piece)
+            if left < 0:
+                raise TooLong(f"an answer of more than {self._most:,} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 @asynccontextmanager
@@ -99,6 +131,8 @@ class _Incoming:
             raise
         if isinstance(item, SessionMessage):
             _replace_bad_tools(item)
+        elif isinstance(item, TooLong):
+            self._ended(f"it sent {item}")
         else:
             self._nonsense += 1
             if self._nonsense >= _NONSENSE_MAX:

@@ -66,6 +66,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """To be called when the list of tools is another one."""
     ended: Callable[[str], None]
     """To be called with the reason when nothing more will come."""
+    message_bytes_max: int
+    """Of anything that comes; more of it ends the connection."""
     pages_max: int
     """Of a list of tools."""
     shows_errors: bool = False
