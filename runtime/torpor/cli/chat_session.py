@@ -8,15 +8,19 @@ import re
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol, assert_never
+from pathlib import Path
+from typing import Any, Final, Protocol, assert_never
 
 import anyio
 import anyio.abc
+import click
 
+from torpor.cli.attaching import attached
 from torpor.cli.screen import Screen
 from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem, StatusItem
 from torpor.clock import RandomIds
 from torpor.errors import ClientError, NothingToCancel
+from torpor.records.attachments import told_of
 from torpor.records.commands import Receipt
 from torpor.records.events import (
     AnyEvent,
@@ -31,6 +35,7 @@ from torpor.records.frames import RunStatus
 from torpor.records.journal import Offer
 
 _COMMAND: Final = re.compile(r"/[A-Za-z]+")
+_ATTACH: Final = "/attach "
 _TURNS_RECALLED: Final = 2
 """Of an older conversation, shown when a chat goes on in it."""
 
@@ -39,10 +44,31 @@ class Talks(Protocol):
     """What a chat needs of a client."""
 
     async def send(
-        self, conversation: str, text: str, *, message_id: str, agent: str, resume: Offer | None
+        self,
+        conversation: str,
+        text: str,
+        *,
+        message_id: str,
+        agent: str,
+        resume: Offer | None,
+        attachments: Sequence[str] | None,
     ) -> Receipt: ...
 
+    async def upload(self, data: bytes, *, name: str) -> dict[str, Any]: ...
+
     async def cancel(self, conversation: str) -> None: ...
+
+
+class _File:
+    """One that somebody wants to send along."""
+
+    __slots__ = ("attachment", "is_over", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.attachment = ""
+        """What a message names it by; empty before, and when nothing came of it."""
+        self.is_over = anyio.Event()
 
 
 class ChatSession:
@@ -74,6 +100,8 @@ class ChatSession:
         """Messages that the running turn answers."""
         self._offers: tuple[Offer, ...] = ()
         """Of the last turn, which failed."""
+        self._files: list[_File] = []
+        """That go with the next message, which waits for them."""
         self._is_running = False
         self._is_cancelling = False
         self._is_connected = True
@@ -141,17 +169,40 @@ class ChatSession:
         """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered. What else is nothing but a
         slash and a word was meant for us and is answered here."""
         command = line.rstrip()
+        if command.startswith(_ATTACH):
+            self._files.append(file := _File(Path(command.removeprefix(_ATTACH).strip()).expanduser()))
+            tasks.start_soon(self._attach, file)
+            return
         offer = next((offer for offer in self._offers if command == f"/{offer}"), None)
         if offer is None and _COMMAND.fullmatch(command):
             self._screen.note(_answer_to(command, self._offers))
             return
         message_id = self._ids.new_id()
         self._mine.add(message_id)
-        tasks.start_soon(self._send, message_id, "" if offer else line, offer)
+        files, self._files = self._files, []
+        tasks.start_soon(self._send, message_id, "" if offer else line, offer, files)
 
-    async def _send(self, message_id: str, text: str, resume: Offer | None) -> None:
+    async def _attach(self, file: _File) -> None:
         try:
-            await self._client.send(self._conversation, text, message_id=message_id, agent=self._agent, resume=resume)
+            file.attachment = await attached(self._client, file.path, say=self._screen.note)
+        except (ClientError, click.ClickException) as exc:
+            self._screen.note(str(exc))
+        file.is_over.set()
+        self._ask_for_more()
+
+    async def _send(self, message_id: str, text: str, resume: Offer | None, files: Sequence[_File]) -> None:
+        for file in files:
+            await file.is_over.wait()
+        attachments = [file.attachment for file in files if file.attachment]
+        try:
+            await self._client.send(
+                self._conversation,
+                text,
+                message_id=message_id,
+                agent=self._agent,
+                resume=resume,
+                attachments=attachments,
+            )
         except ClientError as exc:
             self._mine.discard(message_id)
             self._screen.note(f"not sent, {exc}")
@@ -216,10 +267,10 @@ class ChatSession:
     def _on_event(self, event: AnyEvent) -> None:
         match event:
             case MessageReceivedEvent() if event.message_id not in self._mine:
-                self._screen.said(event.principal, event.text)
+                self._screen.said(event.principal, _words_of(event))
                 self._is_expected = True
             case MessageReceivedEvent() if self._echoes:
-                self._screen.said("you", event.text)
+                self._screen.said("you", _words_of(event))
             case TurnStartedEvent():
                 self._is_running, self._taken, self._offers = True, event.messages, ()
             case TurnFailedEvent():
@@ -247,12 +298,18 @@ class ChatSession:
             self._mine.clear()
 
 
+def _words_of(event: MessageReceivedEvent) -> str:
+    """What was said, and what came with it."""
+    return "\n".join([*filter(None, [event.text]), *(f"[{told_of(each)}]" for each in event.attachments)])
+
+
 def _answer_to(command: str, offers: Sequence[Offer]) -> str:
     """What a slash and a word that do nothing now are answered."""
     if command == "/help":
         taken = " or ".join(f"/{offer}" for offer in offers)
         now = f"{taken} takes up the turn that failed; " if offers else ""
-        return f"{now}Ctrl-C cancels the running turn, Ctrl-D leaves; every other line is a message to the agent"
+        beside = "/attach FILE sends a file with the next message; Ctrl-C cancels the running turn, Ctrl-D leaves"
+        return f"{now}{beside}; every other line is a message to the agent"
     if command.removeprefix("/") in {offer.value for offer in Offer}:
         return f"nothing to {command.removeprefix('/')}, since the last turn did not offer it"
     return f"there is no {command}, only /help; with a blank before it, it is a message to the agent"

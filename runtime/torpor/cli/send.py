@@ -2,12 +2,14 @@
 
 import shlex
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import click
 import msgspec
 
+from torpor.cli.attaching import attached
 from torpor.cli.destination import Destination, destination
 from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
 from torpor.cli.folders import where
@@ -67,6 +69,14 @@ _OFFERED: Final = {
     help="Exchanges from before what the model still sees that are quoted to it, for this message alone.",
 )
 @click.option(
+    "--attach",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A picture, a PDF, a text or a document to send along; may be given again. TEXT may be left out then.",
+)
+@click.option(
     "--timeout",
     "deadline_s",
     type=click.FloatRange(min=0, min_open=True),
@@ -100,6 +110,7 @@ def command(
     when_busy: str,
     resume: str | None,
     lookback: int,
+    files: tuple[Path, ...],
     deadline_s: float,
     outage_s: float,
     message_id: str | None,
@@ -113,9 +124,9 @@ def command(
     Exit codes: 0 replied, 3 the turn failed, 4 it was cancelled, 5 the model refused, 1
     anything else that went wrong, 2 used wrongly.
     """
-    if text is None and resume is None:
+    if text is None and resume is None and not files:
         raise click.UsageError("Missing argument 'TEXT'.")
-    if text == "" and resume is None:
+    if text == "" and resume is None and not files:
         raise click.UsageError("the TEXT is empty, expected words, or - to read standard input.")
     if resume is not None and conversation is None:
         raise click.UsageError("--resume needs --conversation.")
@@ -132,6 +143,7 @@ def command(
         lookback=lookback,
         message_id=message_id or RandomIds().new_id(),
         is_named=conversation is not None,
+        files=files,
     )
     sending, turn = anyio.run(_answered, server, sending, deadline_s, outage_s)
     if as_json:
@@ -151,6 +163,7 @@ class _Sending(msgspec.Struct, frozen=True):
     resume: Offer | None = None
     lookback: int = 0
     message_id: str = ""
+    files: tuple[Path, ...] = ()
     is_named: bool = True
     """Whether somebody has said which conversation; else its name is a new one."""
 
@@ -189,6 +202,7 @@ def _unanswered(server: Server, sending: _Sending, patience: Patience, *, is_acc
 async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Event, *, is_new: bool) -> AnsweringTurn:
     """Watch, send, and follow the turn that takes the message; sets ``accepted`` when it is."""
     name = sending.conversation
+    attachments = [await attached(client, file, say=_say) for file in sending.files]
     steers = sending.when_busy is WhenBusy.STEER
     async with client.watch(name) as watch:
         first = await anext(watch)  # from here on nothing is missed
@@ -200,6 +214,7 @@ async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Even
             agent=sending.agent,
             resume=sending.resume,
             lookback=sending.lookback,
+            attachments=attachments,
         )
         accepted.set()
         if is_new:

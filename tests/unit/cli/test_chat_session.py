@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +13,7 @@ from torpor.cli.lines import lines_of
 from torpor.cli.screen import Screen
 from torpor.client.items import AnyItem, DeltaItem, EventItem, ProgressItem, ReloadItem, ResumedItem, StatusItem
 from torpor.errors import ClientError, EmptyMessage, NothingToCancel
+from torpor.records.attachments import Attachment
 from torpor.records.commands import Receipt
 from torpor.records.events import (
     AnyEvent,
@@ -36,18 +39,35 @@ class World:
         self.sent: list[tuple[str, str]] = []
         self.refusal: ClientError | None = None
         self.resumed: list[Offer | None] = []
+        self.attached: list[tuple[str, ...]] = []
+        self.let_upload = anyio.Event()
         self.cancels = 0
         self.something_happened = anyio.Event()
         self.items, self._watch = anyio.create_memory_object_stream[AnyItem](100)
         self.reading, self.writing = os.pipe()
 
-    async def send(self, conversation: str, text: str, *, message_id: str, agent: str, resume: Offer | None) -> Receipt:
+    async def send(
+        self,
+        conversation: str,
+        text: str,
+        *,
+        message_id: str,
+        agent: str,
+        resume: Offer | None,
+        attachments: Sequence[str] | None,
+    ) -> Receipt:
         self.sent.append((message_id, text))
+        self.attached.append(tuple(attachments or ()))
         self.resumed.append(resume)
         self._tell()
         if self.refusal is not None:
             raise self.refusal
         return Receipt(message_id=MessageId(message_id), event=1, at_us=0)
+
+    async def upload(self, data: bytes, *, name: str) -> dict[str, Any]:
+        await self.let_upload.wait()
+        row = {"attachment": f"ticket of {name}", "name": name, "media_type": "text/plain", "tokens": len(data)}
+        return {**row, "note": "read as Latin-1"}
 
     async def cancel(self, conversation: str) -> None:
         self.cancels += 1
@@ -326,7 +346,11 @@ async def test_what_an_older_conversation_still_offers_can_be_taken_up(world: Wo
     [
         ("/retry", "(nothing to retry, since the last turn did not offer it)"),
         ("/continue ", "(nothing to continue, since the last turn did not offer it)"),
-        ("/help", "(Ctrl-C cancels the running turn, Ctrl-D leaves; every other line is a message to the agent)"),
+        (
+            "/help",
+            "(/attach FILE sends a file with the next message; Ctrl-C cancels the running turn, Ctrl-D leaves; "
+            "every other line is a message to the agent)",
+        ),
         ("/frob", "(there is no /frob, only /help; with a blank before it, it is a message to the agent)"),
     ],
 )
@@ -362,7 +386,7 @@ async def test_help_names_what_a_failed_turn_offers(world: World) -> None:
 
     await world.run(world.session())
 
-    assert world.shown.startswith("(/retry takes up the turn that failed; Ctrl-C cancels")
+    assert world.shown.startswith("(/retry takes up the turn that failed; /attach FILE sends")
 
 
 async def test_end_of_the_watch_is_the_end_of_the_chat(world: World) -> None:
@@ -370,3 +394,34 @@ async def test_end_of_the_watch_is_the_end_of_the_chat(world: World) -> None:
     world.items.close()
 
     await world.run(world.session())
+
+
+async def test_a_file_goes_with_the_next_message_which_waits_for_it(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"abc")
+    world.begin(*answered("m"), state="rest")
+    world.type(f"/attach {tmp_path}/a.txt\n/attach {tmp_path}/missing.txt\nlook\nand?\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session())
+        await world.until_sent(1)
+        assert world.sent[0][1] == "and?", "what was said without a file waits for none"
+        world.let_upload.set()
+        await world.until_sent(2)
+        tasks.cancel_scope.cancel()
+
+    assert world.attached == [(), ("ticket of a.txt",)]
+    assert "attached a.txt (text/plain), about 3 tokens; read as Latin-1" in world.shown
+    assert "cannot read" in world.shown
+
+
+async def test_what_came_with_a_message_is_shown(world: World) -> None:
+    scan = Attachment(blob="", media_type="image/png", size_bytes=1, tokens=1, name="scan.png")
+    world.begin()
+    world.happen(
+        MessageReceivedEvent(event=1, at_us=0, message_id=MessageId("m"), principal="bob", text="", attachments=(scan,))
+    )
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session())
+        await world.until("[scan.png (image/png)]")
+        tasks.cancel_scope.cancel()
