@@ -104,6 +104,10 @@ class SimBlobs:
     def deciding(self) -> AbstractContextManager[None]:
         return self._ledger.kept[self._life.name].deciding()
 
+    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        for handle in handles:
+            self._ledger.kept[self._life.name].keep(key, handle)
+
     def let_go(self, key: ConversationKey) -> None:
         self._ledger.kept[self._life.name].let_go(key)
 

@@ -31,6 +31,8 @@ class AttachmentOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Their size together; hosts take requests of 32 MB, and bytes grow by a third on their way."""
     request_pages_max: Count = 100
     """Pages of the PDFs in one request."""
+    read_deadline_s: Seconds = 30.0
+    """For reading the files of one request."""
     inspect_deadline_s: Seconds = 30.0
     """For looking into one file; after it the process that does is killed, and the file refused."""
     inspect_memory_bytes: Count = 1_073_741_824

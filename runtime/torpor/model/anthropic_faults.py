@@ -81,6 +81,8 @@ def fault_of(*, status: int, body: bytes, headers: Mapping[str, str], model: str
         return AttachmentNotTaken(message, at=at, is_of_picture="image" in found[0].lower())
     if kind == "invalid_request_error" or (400 <= status < 500 and status not in {408, 409}):
         return RequestInvalid(message)
+    if _OF_FILE.search(message) and "support" in message:  # llama.cpp has a model without eyes fail on its side
+        return AttachmentNotTaken(message, is_of_picture="image" in message.lower())
     return ProviderUnavailable(message, retry_after_s=retry_after_s)
 
 

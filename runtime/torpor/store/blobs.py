@@ -83,8 +83,9 @@ class LocalBlobs:
         return self._kept.deciding()
 
     def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        for handle in handles:
-            self._kept.keep(key, handle)
+        with self._deciding:
+            for handle in handles:
+                self._kept.keep(key, handle)
 
     def let_go(self, key: ConversationKey) -> None:
         self._kept.let_go(key)

@@ -18,13 +18,13 @@ from torpor.provider_errors import (
     AttachmentNotTaken,
     AttachmentsUnavailable,
     ProviderError,
+    RequestInvalid,
     RequestTooLarge,
 )
 from torpor.records.attachments import Why
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Blobs
 
-_READ_DEADLINE_S: Final = 30.0
 _OPTIONS: Final = AttachmentOptions()
 
 
@@ -44,7 +44,7 @@ class AttachedFiles:
         found: dict[str, bytes] = {}
         missing: list[int] = []
         try:
-            with anyio.fail_after(_READ_DEADLINE_S):
+            with anyio.fail_after(self._options.read_deadline_s):
                 for place, attachment in enumerate(attachments_in(view)):
                     if attachment.blob not in found and self._blobs is not None:
                         data = await self._blobs.get(key, attachment.blob)
@@ -76,12 +76,19 @@ NO_FILES: Final = AttachedFiles()
 
 
 def not_to_be_sent(state: ConversationState, fault: ProviderError) -> tuple[tuple[int, ...], Why]:
-    """The attachments in the view that ``fault`` speaks of; none where it speaks of something else."""
+    """The attachments in the view that ``fault`` speaks of; none where it speaks of something else.
+
+    Where a host says no more than that it does not take the request, it is those that came with this turn: one before
+    it was taken with all others.
+    """
     view = state.view
     if isinstance(fault, AttachmentMissing):
         return fault.places, Why.MISSING
-    if not view.marks or not isinstance(fault, AttachmentNotTaken | RequestTooLarge):
+    if not view.marks or not isinstance(fault, RequestInvalid | RequestTooLarge):
         return (), Why.REFUSED
+    if type(fault) is RequestInvalid:
+        begin = state.turn.base.size_bytes if state.turn is not None else 0
+        return tuple(place for place, mark in enumerate(view.marks) if mark.begin >= begin), Why.REFUSED
     if isinstance(fault, AttachmentNotTaken) and fault.at is not None:
         place = place_of(view, message=fault.at[0], block=fault.at[1])
         if place is not None:

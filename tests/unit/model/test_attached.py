@@ -90,5 +90,12 @@ def test_a_host_says_which_file_it_does_not_take(message: str, at: object, is_of
     assert (found.at, found.is_of_picture) == (at, is_of_picture)
 
 
+def test_a_model_without_eyes_that_fails_on_its_side_does_not_take_pictures() -> None:
+    body = json.dumps({"error": {"type": "server_error", "message": "image input is not supported"}}).encode()
+    found = fault_of(status=500, body=body, headers={}, model="m", now_us=0)
+    assert isinstance(found, AttachmentNotTaken)
+    assert found.is_of_picture
+
+
 def test_other_faults_are_of_no_file() -> None:
     assert type(fault("messages.1.content.0.text: must not be empty")) is RequestInvalid

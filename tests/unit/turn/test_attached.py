@@ -1,0 +1,101 @@
+"""The files of a request: read, missing, out of reach; and which of them a host's fault is about."""
+
+import pytest
+
+from tests.support.marked import attachment
+from torpor.attachments.options import AttachmentOptions
+from torpor.conversation.state import ConversationState, TurnState
+from torpor.conversation.view import View
+from torpor.errors import StoreUnavailable
+from torpor.provider_errors import (
+    AttachmentMissing,
+    AttachmentNotTaken,
+    AttachmentsUnavailable,
+    Overloaded,
+    ProviderError,
+    RequestInvalid,
+    RequestTooLarge,
+)
+from torpor.records.attachments import Attachment, Why, marker_block
+from torpor.records.blocks import text_block
+from torpor.records.ids import ConversationKey
+from torpor.store.blobs import MemoryBlobs
+from torpor.turn.attached import NO_FILES, AttachedFiles, not_to_be_sent
+
+KEY = ConversationKey("t", "ann", "c1")
+OLD, NEW = attachment(b"old picture"), attachment(b"new picture")
+PDF = attachment(b"%PDF", media_type="application/pdf", pages=2)
+
+
+def view_of(*files: Attachment) -> View:
+    return View().extended("user", [*map(marker_block, files), text_block("see")])
+
+
+class Broken(MemoryBlobs):
+    async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
+        raise StoreUnavailable("the disk is gone")
+
+
+async def test_each_file_is_read_once_for_its_owner() -> None:
+    blobs = MemoryBlobs()
+    await blobs.put(KEY, b"old picture")
+    found = await AttachedFiles(blobs).read(KEY, view_of(OLD, OLD))
+    assert found == {OLD.blob: b"old picture"}
+    assert await AttachedFiles(blobs).read(KEY, View()) == {}
+
+
+async def test_what_is_not_there_is_named_by_its_place() -> None:
+    blobs = MemoryBlobs()
+    await blobs.put(KEY, b"old picture")
+    with pytest.raises(AttachmentMissing) as missing:
+        await AttachedFiles(blobs).read(KEY, view_of(NEW, OLD, PDF))
+    assert missing.value.places == (0, 2)
+    with pytest.raises(AttachmentMissing):
+        await AttachedFiles(blobs).read(ConversationKey("t", "bob", "c1"), view_of(OLD))
+    with pytest.raises(AttachmentMissing):
+        await NO_FILES.read(KEY, view_of(OLD))
+
+
+async def test_what_cannot_be_read_now_may_be_asked_for_again() -> None:
+    with pytest.raises(AttachmentsUnavailable, match="the disk is gone"):
+        await AttachedFiles(Broken()).read(KEY, view_of(OLD))
+
+
+def test_only_what_is_in_the_view_so_far_makes_room() -> None:
+    files = AttachedFiles(MemoryBlobs(), AttachmentOptions(request_attachments_max=1))
+    assert files.crowded_out(view_of(OLD, NEW, PDF), of=view_of(OLD)) == (0,)
+    assert files.crowded_out(view_of(OLD), of=view_of(OLD)) == ()
+    assert files.crowded_out(View(), of=View()) == ()
+
+
+def state(*new: Attachment) -> ConversationState:
+    """One file from the turn before, and those of the running one."""
+    base = view_of(OLD).extended("assistant", [text_block("seen")])
+    view = base.extended("user", [*map(marker_block, new), text_block("and this")])
+    turn = TurnState(number=2, messages=(), principal="ann", base=base)
+    return ConversationState(view=view, turn=turn)
+
+
+@pytest.mark.parametrize(
+    ("fault", "places", "why"),
+    [
+        (AttachmentMissing((1,)), (1,), Why.MISSING),
+        (AttachmentNotTaken("no", at=(2, 1), is_of_picture=True), (2,), Why.REFUSED),
+        (AttachmentNotTaken("no", at=(9, 9), is_of_picture=True), (0, 1), Why.REFUSED),
+        (AttachmentNotTaken("no images", is_of_picture=True), (0, 1), Why.REFUSED),
+        (AttachmentNotTaken("no documents"), (0, 1, 2), Why.REFUSED),
+        (RequestTooLarge("no"), (0, 1, 2), Why.REFUSED),
+        (RequestInvalid("no"), (1, 2), Why.REFUSED),
+        (Overloaded("no"), (), Why.REFUSED),
+    ],
+    ids=str,
+)
+def test_a_fault_is_about_the_files_that_it_names(fault: ProviderError, places: tuple[int, ...], why: Why) -> None:
+    assert not_to_be_sent(state(NEW, PDF), fault) == (places, why)
+
+
+@pytest.mark.parametrize(
+    "fault", [AttachmentNotTaken("no image"), RequestInvalid("no"), RequestTooLarge("no")], ids=str
+)
+def test_without_files_it_is_about_none(fault: ProviderError) -> None:
+    assert not_to_be_sent(ConversationState(view=View().extended("user", [text_block("x")])), fault)[0] == ()
