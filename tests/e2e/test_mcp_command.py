@@ -50,6 +50,11 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     assert "no credential" in office.run("mcp", "test", "own", "--user", "ada", code=1).stdout
     assert "there is no server 'nope'" in office.run("mcp", "test", "nope", code=2).stderr
 
+    agent = tmp_path / "config" / "agents" / "clinic.toml"
+    rehearsal = tmp_path / "config" / "rehearsals" / "clinic.toml"
+    agent.write_text(agent.read_text().replace("[model]", 'mcp = ["odd"]\n\n[model]', 1))
+    step = '[[rule]]\nmatch = "odd"\n[[rule.step]]\ncall = [{ tool = "odd__look", arguments = { words = "hi" } }]\n'
+    rehearsal.write_text(rehearsal.read_text().replace("[[rule]]", f"{step}\n[[rule]]", 1))
     checked = office.output("config", "check")
     assert "no agent has its tools; http://127.0.0.1:9, shared" in " ".join(checked.split())
     assert SECRET not in "".join((listed.stdout, listed.stderr, tested.stdout, tested.stderr, checked))

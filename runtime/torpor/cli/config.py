@@ -34,6 +34,7 @@ from torpor.subagents.making import spawning_tools
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.toolhost.mcp.loading import require_sdk
+from torpor.toolhost.mcp.names import server_of
 from torpor.toolhost.mcp.options import MCP_FILE
 from torpor.toolhost.registry import ToolRegistry
 from torpor.toolhost.reserved import RESERVED_NAMES
@@ -200,7 +201,10 @@ def _agent(agent: AgentDefinition, *, parts: _Parts, home: Path, loaded: LoadedT
     try:
         model = parts.models.model(agent.model, where=name)
         rehearsal = agent.model.get("rehearsal")
-        played = _rehearsal(str(rehearsal), home=home, allowed=allowed | workers) if rehearsal else None
+        servers = {each for each in parts.settings.mcp_servers if EVERY in agent.mcp or each in agent.mcp}
+        played = (
+            _rehearsal(str(rehearsal), home=home, allowed=allowed | workers, servers=servers) if rehearsal else None
+        )
     except ConfigError as exc:
         yield Finding(part="agent", name=exc.where, ok=False, detail=_without_place(exc))
         return
@@ -238,10 +242,12 @@ def _doubts(agent: AgentDefinition, parts: "_Parts") -> Iterator[str]:
             yield f"labels names {label!r}, perhaps {near[0]!r}"
 
 
-def _rehearsal(rehearsal: str, *, home: Path, allowed: set[str]) -> Finding:
+def _rehearsal(rehearsal: str, *, home: Path, allowed: set[str], servers: set[str]) -> Finding:
+    """Args: servers: whose tools the agent has, which are known once they run."""
     file = f"{REHEARSALS_FOLDER}/{rehearsal}.toml"
     called = read_rehearsal(home / file).tool_names()
-    if missing := sorted(called - allowed - ENGINE_TOOL_NAMES):
+    own = {name for name in called if server_of(name) not in servers}
+    if missing := sorted(own - allowed - ENGINE_TOOL_NAMES):
         detail = f"calls {', '.join(missing)}, which its agent has not"
         return Finding(part="rehearsal", name=file, ok=False, detail=detail)
     return Finding(part="rehearsal", name=file, ok=True, detail=f"calls {', '.join(sorted(called)) or 'no tool'}")

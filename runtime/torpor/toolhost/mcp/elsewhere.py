@@ -58,6 +58,8 @@ class McpTools:
 
     async def known(self, key: ConversationKey, principal: str) -> None:
         """See ``contract.Elsewhere``."""
+        if self.is_known(key, principal):  # which has all of them started that are not
+            return
         with anyio.move_on_after(self._servers.options.turn_wait_s):
             for link in self._links(key, principal):
                 try:
