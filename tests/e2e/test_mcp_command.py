@@ -53,7 +53,8 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     agent = tmp_path / "config" / "agents" / "clinic.toml"
     rehearsal = tmp_path / "config" / "rehearsals" / "clinic.toml"
     agent.write_text(agent.read_text().replace("[model]", 'mcp = ["odd"]\n\n[model]', 1))
-    step = '[[rule]]\nmatch = "odd"\n[[rule.step]]\ncall = [{ tool = "odd__look", arguments = { words = "hi" } }]\n'
+    looks = 'call = [{ tool = "odd__look", arguments = { words = "hi" } }]'
+    step = f'[[rule]]\nmatch = "odd"\n[[rule.step]]\n{looks}\n[[rule.step]]\nsay = "So."\n'
     rehearsal.write_text(rehearsal.read_text().replace("[[rule]]", f"{step}\n[[rule]]", 1))
     checked = office.output("config", "check")
     assert "no agent has its tools; http://127.0.0.1:9, shared" in " ".join(checked.split())
