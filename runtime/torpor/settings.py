@@ -26,7 +26,7 @@ from torpor.flags.options import FlagOptions
 from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.options import GatewayOptions
 from torpor.jobs.options import JobOptions
-from torpor.misfits import Words, misfit, read_toml, unreadable
+from torpor.misfits import Words, misfit, read_toml, seen, unreadable
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
 from torpor.operations.options import MetricsOptions, TracingOptions
@@ -306,15 +306,16 @@ class _Reader:
                 values[key] = msgspec.convert(value, types[key])
             except msgspec.ValidationError as exc:
                 why = misfit(exc, types[key])
-                found = why.found if isinstance(why.found, Words) else Words("unusable") if why.path else value
-                self._report(where, prefix + key + why.path, found=found, expected=why.expected)
+                self._report(where, prefix + key + why.path, found=seen(why, value), expected=why.expected)
         return values
 
     def _miss_required(self, type_: type[msgspec.Struct], values: dict[str, Any], *, where: str, known: int) -> None:
         reported = {problem.key for problem in self.problems[known:]}
         for field in msgspec.structs.fields(type_):
             if field.required and field.name not in values and not reported & {field.name, "file", "content"}:
-                self._report(where, field.name, found=_MISSING, expected="a value, since it has no default")
+                below = next((key for key, told in values.items() if isinstance(told, dict) and field.name in told), "")
+                expected = f"it above [{below}], below which it stands" if below else "a value, since it has no default"
+                self._report(where, field.name, found=_MISSING, expected=expected)
 
     def _toml(self, name: str, *, is_needed: bool = False) -> dict[str, Any]:
         """The file's tables; empty when there is no such file, or none that can be read."""

@@ -234,8 +234,12 @@ def test_text_nested_without_end_is_told_and_never_followed(home: Path) -> None:
         ({"name": None}, "name is missing, expected a value, since it has no default"),
         ({"name": "baker"}, "name is 'baker', expected the name of its file, 'clerk'"),
         ({"prompt": "x"}, "prompt is unknown, expected one of "),
-        ({"tools": ["pay", 3]}, "tools[1] is unusable, expected str"),
+        ({"tools": ["pay", 3]}, "tools[1] is 3, expected str"),
         ({"max_tokens": "many"}, "max_tokens is 'many', expected int"),
+        (
+            {"system": None, "model": {"kind": "scripted", "system": "You help."}},
+            "system is missing, expected it above [model]",
+        ),
         ({"model": {}}, "model.kind is missing, expected the name of a model adapter"),
     ],
 )

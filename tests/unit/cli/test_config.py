@@ -225,7 +225,7 @@ def test_label_that_no_context_can_carry_is_wrong(home: Path) -> None:
     ((part, name, detail),) = wrong(home)
 
     assert (part, name) == ("agent", "config/agents/clerk.toml")
-    assert detail.startswith("labels[0] is unusable, expected 1 to 32 characters among a-z, 0-9")
+    assert detail.startswith("labels[0] is 'Staff only', expected 1 to 32 characters among a-z, 0-9")
 
 
 def test_variables_are_checked_as_well(home: Path) -> None:
