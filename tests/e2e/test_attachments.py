@@ -20,8 +20,8 @@ DATA: Final = files.noise(420, 330)
 """More than six pieces."""
 FRAMES: Final = 2 + -(-len(DATA) // PIECE_BYTES)
 """The beginning, the pieces, and the end."""
-SAMPLE: Final = (0, 3, FRAMES - 1)
-"""The beginning, a piece, and the end, while the file is looked into."""
+SAMPLE: Final = (3, FRAMES - 1)
+"""A piece, and the end, while the file is looked into."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def torpor(tmp_path_factory: pytest.TempPathFactory) -> Command:
     return Command(folder / "home")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(torpor: Command) -> Iterator[ServerProcess]:
     with torpor.serving() as server:
         yield server

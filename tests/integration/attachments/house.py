@@ -22,13 +22,16 @@ KEY: Final = {"ANTHROPIC_API_KEY": "sk-test"}
 class House:
     """A home in a folder, whose model is at ``api``."""
 
-    def __init__(self, path: Path, api: FakeApi, **attachments: Any) -> None:
+    def __init__(self, path: Path, api: FakeApi, *, blobs: str = "", **attachments: Any) -> None:
+        """Args: blobs: the table of that name in the settings."""
         self.path = path
         self.data = path / "data"
         self.api = api
         (path / "config" / "agents").mkdir(parents=True)
         told = "".join(f"{name} = {value!r}\n" for name, value in attachments.items())
-        (path / "config/torpor.toml").write_text(f'[store]\nsynchronous = "normal"\n[attachments]\n{told}')
+        (path / "config/torpor.toml").write_text(
+            f'[store]\nsynchronous = "normal"\n[blobs]\n{blobs}[attachments]\n{told}'
+        )
         model = f'kind = "anthropic"\nmodel = "claude-haiku-4-5"\nbase_url = "{api.url}"\n'
         agent = f'name = "clerk"\nsystem = "You are a clerk."\ndefault = true\n\n[model]\n{model}'
         (path / "config/agents/clerk.toml").write_text(agent)

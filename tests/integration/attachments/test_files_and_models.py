@@ -21,9 +21,11 @@ import pytest
 from tests.integration.attachments.house import House, tags
 from tests.support import files_people_send as files
 from tests.support.request_rules import violations
+from tests.support.s3_server import CREDENTIALS, served_bucket
 from torpor.cli.main import torpor as command
 from torpor.client.failures import RequestRefused
 from torpor.records.events import ContextReplacedEvent, MessageReceivedEvent, ModelFailedEvent
+from torpor.records.ids import ConversationKey
 from torpor_fake_api.server import FakeApi, serving
 
 JOURNAL_BESIDE_TEXT_MAX_BYTES = 20_000
@@ -256,6 +258,31 @@ async def test_an_export_has_the_bytes_and_an_import_brings_them_back(
     assert "verified: " in capsys.readouterr().out
     (blob,) = [path for path in (other / "blobs").rglob("*") if path.is_file()]
     assert hashlib.sha256(blob.read_bytes()).hexdigest() == row["blob"]
+
+
+async def test_bytes_may_lie_in_an_object_store(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BLOBS_ID", CREDENTIALS["access_key_id"])
+    monkeypatch.setenv("BLOBS_KEY", CREDENTIALS["secret_access_key"])
+    with served_bucket() as bucket:
+        options = bucket.options(prefix=tmp_path.name)
+        told = {"kind": "s3", "bucket": options.bucket, "prefix": options.prefix, "endpoint": options.endpoint}
+        told |= {"access_key_env": "BLOBS_ID", "secret_key_env": "BLOBS_KEY"}
+        table = "".join(f'{name} = "{value}"\n' for name, value in told.items())
+        house, blobs = House(tmp_path / "home", api, blobs=table), bucket.blobs(prefix=tmp_path.name)
+        owner = ConversationKey("default", "developer", "")
+        async with house.served(monkeypatch) as served:
+            row = await served.uploaded(files.picture(), name="scan.png")
+            assert tags(await served.said("c1", "look", row["attachment"]))[-1] == "turn.finished"
+            assert await blobs.stored(owner) == (row["blob"],)
+            verify = ["verify", "c1", "--home", str(house.path), "--data", str(house.data)]
+            await anyio.to_thread.run_sync(lambda: command(verify, standalone_mode=False))
+            assert ", 1 blob" in capsys.readouterr().out
+            await served.client.delete("c1")
+            assert await blobs.stored(owner) == ()
+    assert [block["type"] for block in sent_files(api.bodies[0])] == ["image"]
+    assert not (house.data / "blobs").exists()
 
 
 async def test_the_oldest_files_make_room_and_the_model_is_told(

@@ -61,7 +61,7 @@ def test_a_picture_of_another_kind_becomes_one_that_hosts_take(kind: str) -> Non
     assert pixels(found.data) == (40, 30)
 
 
-@pytest.mark.parametrize(("width", "height"), [(9_000, 100), (100, 9_000), (3_000, 2_900), (1_999, 5)])
+@pytest.mark.parametrize(("width", "height"), [(9_000, 100), (100, 9_000), (1_700, 1_600), (1_999, 5)])
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_sides_end_below_what_a_request_with_many_pictures_may_have(width: int, height: int, kind: str) -> None:
     found = looked(files.picture(width, height, kind=kind))

@@ -54,6 +54,18 @@ from torpor.records.summary import Closing, Item, ItemKind, Summary
 HI = text_block("hi")
 CALL = CallId("call_1")
 HI_FIELDS = {"text": "hi", "type": "text"}
+FILE_FIELDS = {
+    "attachment": {
+        "blob": "ab" * 32,
+        "media_type": "application/pdf",
+        "name": "letter.pdf",
+        "pages": 2,
+        "size_bytes": 900,
+        "tokens": 5_000,
+    },
+    "type": "attachment",
+}
+FILE = canonical(FILE_FIELDS)
 
 GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
     (
@@ -98,7 +110,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             event=1,
             message_id=MessageId("m"),
             principal="ann",
-            blocks=(HI,),
+            blocks=(FILE, HI),
             when_busy=WhenBusy.STEER,
             cleaned=1,
         ),
@@ -106,7 +118,7 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "kind": "message_received",
             "message_id": "m",
             "principal": "ann",
-            "blocks": [HI_FIELDS],
+            "blocks": [FILE_FIELDS, HI_FIELDS],
             "seq": 2,
             "at_us": 7,
             "event": 1,
@@ -358,6 +370,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             skills=("refunds",),
             forgotten=("visits",),
             shortened={"call_1": HI},
+            withdrawn={0: HI},
+            why="room",
             before_tokens=900,
             after_tokens=300,
             usage=Usage(input_tokens=700, output_tokens=40),
@@ -384,6 +398,8 @@ GOLDEN: list[tuple[JournalRecord, dict[str, Any]]] = [
             "skills": ["refunds"],
             "forgotten": ["visits"],
             "shortened": {"call_1": HI_FIELDS},
+            "withdrawn": {"0": HI_FIELDS},
+            "why": "room",
             "before_tokens": 900,
             "after_tokens": 300,
             "usage": {"input_tokens": 700, "output_tokens": 40},
