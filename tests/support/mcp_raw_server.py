@@ -121,6 +121,8 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(60)
             return
         reply = replied(message)
+        if name == "echo" and reply is not None and (who := self.headers.get("Authorization")):
+            reply["result"]["content"][0]["text"] = f"echo of {who}"
         body = json.dumps(reply).encode() if reply is not None else b""
         self.send_response(200 if body else 202)
         self.send_header("Content-Type", "application/json")

@@ -169,10 +169,16 @@ async def test_mcp_06_bad_schemas_stay_out_and_requests_stay_valid(tmp_path: Pat
             await here.servers.connection(here.servers.links(["odd"], tenant="", principal="")[0]).next_news()
 
 
-async def test_each_user_is_served_by_a_program_with_their_own_credential(tmp_path: Path) -> None:
+async def test_each_user_is_served_with_their_own_credential(tmp_path: Path) -> None:
     for name in ("ada", "bob"):
         (tmp_path / name).write_text(name.upper())
     own = raw(credentials="{principal}", env={"CREDENTIAL": Reference(credential=True)})
+    with listening() as http:
+        bearer = {"Authorization": Reference(credential=True, prefix="Bearer ")}
+        asked = msgspec.structs.replace(http, credentials="{principal}", headers=bearer)
+        async with world(tmp_path, asked=asked) as here:
+            assert (await here.call("asked__echo", principal="ada")).text == "echo of Bearer ADA"
+            assert (await here.call("asked__echo", principal="bob")).text == "echo of Bearer BOB"
     async with world(tmp_path, own=own) as here:
         assert (await here.call("own__echo", principal="ada")).text == "echo of ADA"
         assert (await here.call("own__echo", principal="bob")).text == "echo of BOB"

@@ -73,6 +73,8 @@ class Connection:
         self._chance = chance
         self._session: Session | None = None
         self._calls: set[anyio.CancelScope] = set()
+        self._waiting = 0
+        """Calls that wait for it to be up."""
         self._failures = 0
         self.lost = 0
         """Times that it was lost, or did not start."""
@@ -184,12 +186,16 @@ class Connection:
 
     async def _up(self, wait_s: float) -> Session:
         """The session, once there is one; whoever waits for it has sent nothing."""
-        with anyio.move_on_after(wait_s):
-            while not self._has_failed_again:
-                self.want()
-                if self._session is not None and not self._lost_why:
-                    return self._session
-                await self.next_news()
+        self._waiting += 1
+        try:
+            with anyio.move_on_after(wait_s):
+                while not self._has_failed_again:
+                    self.want()
+                    if self._session is not None and not self._lost_why:
+                        return self._session
+                    await self.next_news()
+        finally:
+            self._waiting -= 1
         why = f" ({self._why})" if self._why else ""
         raise NotStarted(f"the server {self.name} cannot be reached now{why}; nothing was done, try again later")
 
@@ -298,7 +304,8 @@ class Connection:
         if not idle_s:
             return math.inf
         # Nobody tells of the end of a call, which would wake the owner at each: it looks again after as long a while.
-        return (anyio.current_time() if self._calls else self.used_s) + idle_s
+        is_needed = self._calls or self._waiting
+        return (anyio.current_time() if is_needed else self.used_s) + idle_s
 
     def _over(self, why: str) -> None:
         """One life has ended. Args: why: empty when nobody needed it."""
