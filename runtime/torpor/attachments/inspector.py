@@ -4,6 +4,7 @@ Above: the desk of uploads. Below: ``worker``, the program. It is started by the
 came for a while, and is killed by one that takes too long.
 """
 
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +21,7 @@ from torpor.attachment_errors import AttachmentUnreadable
 from torpor.attachments.looked import REFUSALS
 from torpor.attachments.options import AttachmentOptions
 from torpor.attachments.worker import Answer, Request
+from torpor.errors import Unavailable
 
 _PROGRAM: Final = """
 import sys
@@ -31,6 +33,7 @@ main()
 _LINE_BYTES_MAX: Final = 65_536
 _START_DEADLINE_S: Final = 10.0
 _END_DEADLINE_S: Final = 5.0
+_RETRY_S: Final = 5.0
 _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
 _log = structlog.get_logger()
 
@@ -56,6 +59,7 @@ class Inspector:
         """What the file is; ``made`` is written if something is to be sent in its place.
 
         Raises: AttachmentRefused: nothing that a model could be shown, or looking took too long or ended the process.
+            Unavailable: no process could be started.
         """
         request = msgspec.json.encode(Request(path=str(path), made=str(made), name=name)) + b"\n"
         async with self._turn:
@@ -97,7 +101,12 @@ class Inspector:
         command = [sys.executable, "-P", "-u", "-c", _PROGRAM, *sys.path]
         # A half started process would be nobody's, so cancellation waits for this.
         with anyio.fail_after(_START_DEADLINE_S, shield=True):
-            process = await anyio.open_process(command, stderr=None, start_new_session=True)
+            try:
+                # What a library prints of a damaged file is nothing for the server's log.
+                process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True)
+            except OSError as exc:
+                _log.warning("attachments.not_inspected", why=str(exc))
+                raise Unavailable("the server cannot look into files now", retry_after_s=_RETRY_S) from exc
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._answers = process, BufferedByteReceiveStream(process.stdout)

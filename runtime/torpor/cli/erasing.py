@@ -1,6 +1,6 @@
 """The directory of a data folder on which no server runs, for verbs that take conversations away from it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from torpor.records.ids import ConversationKey
 from torpor.store.contract import ErasableBlobs, Lease, Store
 from torpor.store.sqlite.connection import DATABASE_FILE
 from torpor.store.sqlite.engine import open_sqlite_inline
+from torpor.store.uploads import LocalUploads
 from torpor.supervisor.contract import LiveStatus
 from torpor.supervisor.directory import StoredDirectory
 
@@ -42,6 +43,22 @@ class _Nobody:
         yield await self._store.acquire(key, holder="forget", ttl_s=1.0, now_us=0)
 
 
+class _Coming:
+    """Implements ``supervisor.directory.Coming`` over what a server left."""
+
+    def __init__(self, files: LocalUploads) -> None:
+        self._files = files
+
+    async def awaited(self, key: ConversationKey) -> frozenset[str]:
+        return self._files.finished_blobs(key, since_us=0)
+
+    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None:
+        self._files.drop_blobs(key, blobs)
+
+    async def forget(self, key: ConversationKey) -> None:
+        self._files.forget(key)
+
+
 @asynccontextmanager
 async def open_to_erase(folder: Path, blobs: ErasableBlobs) -> AsyncIterator[StoredDirectory]:
     """Raises: StoreUnusable: there is no database, a server runs on it, or it is damaged, foreign or newer."""
@@ -55,6 +72,7 @@ async def open_to_erase(folder: Path, blobs: ErasableBlobs) -> AsyncIterator[Sto
             bus=LocalBus(),
             clock=SystemClock(),
             cancel_deadline_s=0.0,
+            uploads=_Coming(LocalUploads(folder / "uploads")),
         )
         async with directory.running():
             yield directory

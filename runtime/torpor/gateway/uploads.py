@@ -7,7 +7,7 @@ An upload is its owner's, and begins again where it was cut off. What comes of i
 whoever reads that message needs nothing but the ticket's word, so a send waits for no disk.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -259,6 +259,10 @@ class Uploads:
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
         """Blobs of the owner that a message may name soon: not to be taken away for want of one that does."""
         return await self._in_thread(partial(self._files.finished_blobs, key, since_us=self._expired_us()))
+
+    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None:
+        """These are gone with what named them: what is known of where they came from goes as well."""
+        await self._in_thread(partial(self._files.drop_blobs, key, blobs))
 
     async def forget(self, key: ConversationKey) -> None:
         """Everything of an owner that is on its way."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -165,6 +165,13 @@ class LocalUploads:
         except OSError as exc:
             raise _translated(exc, self._directory) from exc
         return tuple(ConversationKey(each.tenant, each.owner, "") for each in told)
+
+    def drop_blobs(self, key: ConversationKey, blobs: Collection[str]) -> None:
+        """Forget the finished ones that became ``blobs``. Raises: StoreUnavailable."""
+        for path in self._listed(key, "*.json"):
+            upload = self.found(key, path.stem)
+            if upload is not None and upload.announced.blob in blobs:
+                self.drop(key, path.stem)
 
     def forget(self, key: ConversationKey) -> None:
         """Everything of an owner. Raises: StoreUnavailable."""

@@ -7,7 +7,7 @@ What was begun is not given up when the one who asked has gone: it runs in a tas
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, Protocol
 
@@ -69,6 +69,8 @@ class Coming(Protocol):
 
     async def awaited(self, key: ConversationKey) -> frozenset[str]: ...
 
+    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None: ...
+
     async def forget(self, key: ConversationKey) -> None: ...
 
 
@@ -78,6 +80,9 @@ class NothingComing:
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
         del key
         return frozenset()
+
+    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None:
+        """Nobody told where they came from."""
 
     async def forget(self, key: ConversationKey) -> None:
         """There is nothing."""
@@ -304,6 +309,8 @@ class StoredDirectory:
         """How many blobs went of a conversation that is erased, whether or not all of them did."""
         try:
             await self._blobs.remove(key, handles)
+            if handles:
+                await self._uploads.taken_away(key, handles)
             return len(handles) + await self._remove_rest(key)
         except StoreError as exc:
             self._blobs_left(key, exc)

@@ -234,6 +234,7 @@ async def test_bytes_go_with_the_last_conversation_that_has_them(
         for name, left in (("c1", True), ("c2", True), ("c3", False)):
             await client.delete(name)
             assert bool([*(house.data / "blobs").rglob(row["blob"])]) is left, name
+        assert "scan.png" not in "".join(path.read_text() for path in (house.data / "uploads").rglob("*.json"))
         assert tags(await served.said("c4", "look", waiting["attachment"]))[-1] == "turn.finished"
         assert len(sent_files(api.bodies[-1])) == 1
         await client.forget("developer")

@@ -213,6 +213,16 @@ async def test_what_a_message_is_about_to_name_stays(house: House) -> None:
     assert await house.blobs.get(CHAT, row["blob"]) == DATA
 
 
+async def test_what_was_taken_away_leaves_no_name_behind(house: House) -> None:
+    row = await house.whole()
+    await house.whole("u2", DATA[::-1])
+    await house.uploads.taken_away(ANN, {row["blob"]})
+    assert row["blob"] not in await house.uploads.awaited(ANN)
+    assert len(await house.uploads.awaited(ANN)) == 1
+    await house.uploads.forget(ANN)
+    assert await house.uploads.awaited(ANN) == frozenset()
+
+
 async def test_everybody_of_whom_there_is_something_is_swept(house: House) -> None:
     await house.begin()
     await house.begin(key=BOB)

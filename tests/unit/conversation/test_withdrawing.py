@@ -5,11 +5,14 @@ import pytest
 
 from tests.support.marked import attachment
 from torpor.conversation.budget import next_request_tokens, pending_bytes
+from torpor.conversation.compaction import is_foldable
 from torpor.conversation.fold import fold
+from torpor.conversation.folding import plan_of
 from torpor.conversation.number import numbered
-from torpor.conversation.segments import withdrawing
+from torpor.conversation.segments import Said, withdrawing
 from torpor.conversation.snapshot import decode_snapshot, encode_snapshot
 from torpor.conversation.state import BadHistory, ConversationState
+from torpor.conversation.transcript import transcript
 from torpor.conversation.view import TOKEN_BYTES, View, weight_of
 from torpor.conversation.withdrawing import attachments_in, crowded_out, place_of, withdrawn
 from torpor.records.attachments import Attachment, Why, attachment_of, is_marker, marker_block, told_of
@@ -18,6 +21,7 @@ from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
+    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelReplied,
@@ -165,3 +169,22 @@ def test_blocks_in_between_are_left_alone() -> None:
         bytes(text_block("changed a")),
         bytes(text_block("note")),
     ]
+
+
+def test_a_summariser_reads_that_something_was_attached() -> None:
+    said = [Said("user", (marker_block(ONE), text_block("look"))), Said("assistant", (text_block("seen"),))]
+    (told_turn,) = transcript([(1, said)], text_chars=100, part_chars=100)
+    assert told_turn == "Turn 1\nuser: (attached one (image/png))\nuser: look\nassistant: seen"
+
+
+def test_a_fold_of_turns_with_attachments_gains_what_they_weigh() -> None:
+    heavy = attachment(tokens=50_000)
+    state = asked(answered(answered_again(asked(ConversationState(), heavy))))
+    assert attachments_in(state.view) == (heavy,)
+    assert is_foldable(state)
+    gone = plan_of(state, FoldReason.EVERYTHING)
+    assert state.view.weight_before(gone.kept[0].size_bytes) > TOKEN_BYTES * heavy.tokens
+
+
+def answered_again(state: ConversationState) -> ConversationState:
+    return asked(answered(asked(answered(state))))
