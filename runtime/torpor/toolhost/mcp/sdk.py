@@ -225,7 +225,7 @@ class _SdkSession:
 
         with _Translated():
             result = await self._client.call_tool(tool, dict(arguments), progress_callback=progressed)
-        content = tuple(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content)
+        content = tuple(map(_as_block, result.content))
         return Answer(content=content, structured=result.structured_content, is_error=bool(result.is_error))
 
     async def heed_changes(self) -> None:
@@ -254,6 +254,12 @@ class _Translated(nullcontext[None]):
                 raise ConnectionLost("its server answered what is no answer") from exc
             case anyio.BrokenResourceError() | anyio.ClosedResourceError():
                 raise ConnectionLost("the connection to its server ended") from exc
+
+
+def _as_block(block: types.ContentBlock) -> Mapping[str, Any]:
+    if isinstance(block, types.TextContent):  # nearly all are, and a dump costs more than the rest of a call's answer
+        return {"type": "text", "text": block.text}
+    return block.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _as_told(tool: types.Tool) -> object:
