@@ -12,6 +12,7 @@ from tests.support.doubles import Gate, calls, says, use, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from tests.support.mcp_house import QUICK, lending
 from tests.support.mcp_played import Life, PlayedServer, echo, listed, said
+from torpor.conversation.budget import Profile
 from torpor.flags.contract import Decided, FlagContext, defaulted
 from torpor.records.journal import Outcome, ToolFinished, ToolStarted, TurnCancelled, TurnFinished
 from torpor.toolhost.mcp.results import Answer
@@ -233,3 +234,19 @@ async def test_a_call_that_is_too_late_is_ended_at_its_deadline() -> None:
         assert (late[0], "within 0.05 s" in late[1]) == (Outcome.UNKNOWN, True)
         assert quick == "quick"
         played.at_call = echo
+
+
+async def test_tools_for_which_there_is_no_room_are_left_out_and_the_turn_goes_on() -> None:
+    played = PlayedServer()
+    played.tools = [
+        {"name": f"t{number:02}", "description": "x" * 400, "inputSchema": {"type": "object"}} for number in range(30)
+    ]
+    async with (
+        lending(played) as elsewhere,
+        running_engine(says("."), elsewhere=elsewhere, profile=Profile(fixed_tokens=600)) as engine,
+    ):
+        await engine.ask("one")
+        lent = offered(engine) - {"look"}
+        assert 0 < len(lent) < 10
+        assert "lib__t00" in lent
+        assert await engine.records_of(TurnFinished)
