@@ -124,6 +124,9 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
         return self.command
 
+    def __repr__(self) -> str:
+        return f"<McpServer {self.told_as}>"
+
 
 Servers = Mapping[str, McpServer]
 """By name."""

@@ -73,6 +73,9 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     shows_errors: bool = False
     """Whether what a program writes to standard error is shown."""
 
+    def __repr__(self) -> str:
+        return f"<Opening {self.server.told_as}>"
+
 
 Open = Callable[[Opening], AbstractAsyncContextManager[Session]]
 """To be entered and left in one task. Raises: Unreachable, on the way in; on the way out whatever ended it."""

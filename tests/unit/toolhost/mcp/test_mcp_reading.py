@@ -9,6 +9,7 @@ import pytest
 from torpor.errors import ConfigError
 from torpor.toolhost.mcp.options import McpServer, Reference
 from torpor.toolhost.mcp.reading import McpTables
+from torpor.toolhost.mcp.session import Opening
 from torpor.toolhost.mcp.values import NoCredential, Values
 
 SECRET = "s3cret-value"
@@ -127,3 +128,19 @@ def test_where_a_server_is_is_told_without_its_query() -> None:
     shown: Any = [McpServer(url=f"https://x:8/{SECRET}?k={SECRET}").told_as, McpServer(command="npx").told_as]
 
     assert shown == ["https://x:8", "npx"]
+
+
+def test_nothing_secret_is_in_what_a_server_looks_like() -> None:
+    server = McpServer(url="https://x/", headers={"A": SECRET})
+    opening = Opening(
+        server=server,
+        cwd="",
+        env={},
+        headers={"A": SECRET},
+        changed=print,
+        ended=print,
+        message_bytes_max=1,
+        pages_max=1,
+    )
+
+    assert SECRET not in f"{server!r} {opening!r}"
