@@ -167,8 +167,9 @@ class Opening:
         )
 
     def _principal(self, step: PrepareTurn) -> str:
-        """Who sent the message that the turn answers."""
-        return next((each.principal for each in self._journal.state.queued if each.id in step.messages), "")
+        """On whose behalf the turn will act: who sent the last of its messages."""
+        senders = [each.principal for each in self._journal.state.queued if each.id in step.messages]
+        return senders[-1] if senders else ""
 
     def _next_step(self) -> object:
         return next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us())
