@@ -40,7 +40,7 @@ from torpor.gateway.options import GatewayOptions
 from torpor.gateway.outbox import Outbox
 from torpor.gateway.rules import serve
 from torpor.gateway.subscription import Ports
-from torpor.gateway.wire import decode, decode_binary, error_frame, unreadable_frame
+from torpor.gateway.wire import decode, decode_binary, error_frame, unreadable_binary, unreadable_frame
 from torpor.records.frames import AnyClientFrame, ErrorFrame, Hello, Subscribe, Welcome
 
 _log = structlog.get_logger()
@@ -141,8 +141,7 @@ class Session:
         try:
             frame = decode_binary(message)
         except BadFrame as exc:
-            error = self._too_fast() or exc
-            self._turn_down(ErrorFrame(code=error.code, message=str(error), retry_after_s=error.retry_after_s))
+            self._turn_down(unreadable_binary(message, self._too_fast() or exc))
             return
         if (too_fast := self._too_fast()) is not None:
             self._turn_down(error_frame(too_fast, of=frame))

@@ -213,6 +213,14 @@ def unreadable_frame(text: str, error: ClientError) -> ErrorFrame:
     )
 
 
+def unreadable_binary(message: bytes, error: ClientError) -> ErrorFrame:
+    """``error`` as the answer to a binary message, likewise by its header, if it has one."""
+    try:
+        return unreadable_frame(unpacked(message)[0].decode(), error)
+    except (BadBinary, UnicodeDecodeError):
+        return unreadable_frame("", error)
+
+
 def error_frame(error: ClientError | None, *, of: ClientFrame) -> ErrorFrame:
     """``error`` as the answer to the frame ``of``; None for a fault of ours, of which clients learn nothing more."""
     conversation = of.subscription.conversation if isinstance(of, Subscribe) else getattr(of, "conversation", "")

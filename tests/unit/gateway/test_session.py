@@ -15,6 +15,7 @@ from torpor.gateway.auth import mint
 from torpor.gateway.close_reasons import CloseReason
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.session import TRANSITIONS, Signal, State, next_state
+from torpor.records.binary import packed
 from torpor.records.commands import CancelTurn, SendMessage
 from torpor.records.frames import (
     Accepted,
@@ -303,15 +304,18 @@ async def test_a_frame_that_cannot_be_read_is_answered_and_costs_nothing_else(op
         line.say('{"frame":"send","ref":"r1","message_id":"m1","conversation":"c1"}')
         line.say("not json")
         line.session.receive_binary(b"\x00")
+        line.session.receive_binary(packed(b'{"frame":"upload.piece","ref":"r2","upload":"u1","offset":-1}', b"x"))
         line.say(send())
         named = await line.hear_a(ErrorFrame)
         nameless = await line.hear_a(ErrorFrame)
         binary = await line.hear_a(ErrorFrame)
+        piece = await line.hear_a(ErrorFrame)
         await line.hear_a(Accepted)
 
     assert (named.code, named.ref, named.message_id) == ("bad_frame", "r1", "m1")
     assert (nameless.code, nameless.ref) == ("bad_frame", "")
     assert "binary" in binary.message
+    assert (piece.code, piece.ref) == ("bad_frame", "r2")
 
 
 async def test_a_fault_of_the_server_is_answered_and_costs_nothing_else(world: World, opened: Opened) -> None:
