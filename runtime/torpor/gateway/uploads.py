@@ -99,7 +99,8 @@ class Uploads:
             owner=key.owner,
             touched_us=now_us,
         )
-        return await self._in_thread(partial(self._begin, key, upload, announced))
+        async with self._alone(key, upload):
+            return await self._in_thread(partial(self._begin, key, upload, announced))
 
     def _begin(self, key: ConversationKey, upload: str, announced: Announced) -> int:
         options = self._options
@@ -148,13 +149,20 @@ class Uploads:
         Raises: UnknownUpload, UploadOutOfStep: it is not whole. UploadDiffers: its digest is another one; it is
             forgotten. AttachmentRefused: it is nothing that a model could be shown; likewise.
         """
+        async with self._alone(key, upload):
+            return await self._finished(key, upload)
+
+    @asynccontextmanager
+    async def _alone(self, key: ConversationKey, upload: str) -> AsyncIterator[None]:
+        """Nobody else finishes, drops or replaces ``upload`` meanwhile: what was looked into is what is kept."""
         named = (key.tenant, key.owner, upload)
         lock = self._finishing.setdefault(named, anyio.Lock())
         try:
             async with lock:
-                return await self._finished(key, upload)
+                yield
         finally:
-            if not lock.statistics().tasks_waiting:
+            told = lock.statistics()
+            if not told.locked and not told.tasks_waiting:
                 self._finishing.pop(named, None)
 
     async def _finished(self, key: ConversationKey, upload: str) -> Row:
@@ -212,7 +220,8 @@ class Uploads:
 
     async def drop(self, key: ConversationKey, upload: str) -> None:
         """Forget one; one that is not there is no error."""
-        await self._in_thread(partial(self._files.drop, key, upload))
+        async with self._alone(key, upload):
+            await self._in_thread(partial(self._files.drop, key, upload))
 
     def named(self, key: ConversationKey, tickets: Sequence[str]) -> tuple[Attachment, ...]:
         """What a message for the conversation ``key`` may hold; from now on it is kept for that one. At once.

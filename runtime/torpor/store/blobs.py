@@ -30,7 +30,8 @@ _STORED: Final = re.compile(r"[0-9a-f]{64}|[0-9]+\.[0-9]+\.tmp")
 """The second is what a crash left of one."""
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
-_NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of the system that say that nothing more can be written."""
 _THREADS: Final = 4
 
 
@@ -235,6 +236,6 @@ def _read(path: Path, *, offset: int, size: int | None) -> bytes | None:
 
 
 def _translated(exc: OSError, path: Path) -> StoreError:
-    if exc.errno in _NO_SPACE:
+    if exc.errno in NO_SPACE:
         return StoreFull(f"no space left for {path}, nothing was written: free some space")
     return StoreUnavailable(f"{path} cannot be written or read: {exc}")

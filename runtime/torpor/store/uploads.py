@@ -18,9 +18,10 @@ from typing import Final
 
 import msgspec
 
-from torpor.errors import StoreUnavailable
+from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import folder_of
+from torpor.store.blobs import NO_SPACE
 
 _STRIPES: Final = 32
 _DIRECTORY_MODE: Final = 0o700
@@ -157,14 +158,15 @@ class LocalUploads:
 
     def owners(self) -> tuple[ConversationKey, ...]:
         """Everybody of whom there is something. Raises: StoreUnavailable."""
+        found = dict[Path, Announced]()
         try:
-            found = {path.parent: path for path in self._directory.glob("*/*.json")}
-            told = [_DECODER.decode(path.read_bytes()) for path in found.values()]
-        except (msgspec.DecodeError, FileNotFoundError):  # just now written, or dropped: the next look sees it
-            return ()
+            for path in self._directory.glob("*/*.json"):
+                if path.parent not in found:
+                    with suppress(msgspec.DecodeError, FileNotFoundError):  # a crash left half of it, or it was dropped
+                        found[path.parent] = _DECODER.decode(path.read_bytes())
         except OSError as exc:
             raise _translated(exc, self._directory) from exc
-        return tuple(ConversationKey(each.tenant, each.owner, "") for each in told)
+        return tuple(ConversationKey(each.tenant, each.owner, "") for each in found.values())
 
     def drop_blobs(self, key: ConversationKey, blobs: Collection[str]) -> None:
         """Forget the finished ones that became ``blobs``. Raises: StoreUnavailable."""
@@ -182,14 +184,15 @@ class LocalUploads:
             raise _translated(exc, self._folder(key)) from exc
 
     def drop_older(self, key: ConversationKey, *, before_us: int) -> dict[str, str]:
-        """Forget what was not touched since; the blobs of those that were finished, by upload."""
+        """Forget what was not touched since, and what a crash left of some; the blobs of those that were finished, by
+        upload."""
         gone: dict[str, str] = {}
-        for path in self._listed(key, "*.json"):
-            upload = self.found(key, path.stem)
-            if upload is not None and upload.announced.touched_us < before_us:
-                self.drop(key, path.stem)
-                if upload.announced.blob:
-                    gone[path.stem] = upload.announced.blob
+        for name in sorted({path.stem for path in self._listed(key, "*")}):
+            upload = self.found(key, name)
+            if upload is None or upload.announced.touched_us < before_us:
+                self.drop(key, name)
+            if upload is not None and upload.announced.blob and upload.announced.touched_us < before_us:
+                gone[name] = upload.announced.blob
         return gone
 
     def _clear(self, key: ConversationKey, upload: str) -> None:
@@ -217,5 +220,7 @@ def _written(path: Path, data: bytes, how: int) -> None:
         os.close(file)
 
 
-def _translated(exc: OSError, path: Path) -> StoreUnavailable:
+def _translated(exc: OSError, path: Path) -> StoreError:
+    if exc.errno in NO_SPACE:
+        return StoreFull(f"no space left for {path}: free some space")
     return StoreUnavailable(f"{path} cannot be written or read: {exc}")

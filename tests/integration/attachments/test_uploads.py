@@ -1,11 +1,12 @@
 """Uploads on disk: where they go on, what they may not be, and what becomes of those that nobody needs."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -38,7 +39,11 @@ OPTIONS = AttachmentOptions(upload_bytes_max=4_096, uploads_per_owner_max=2, upl
 class Glance(Inspector):
     """Finds a picture in everything but what begins with an x."""
 
+    looking: Callable[[], Awaitable[None]] = staticmethod(anyio.lowlevel.checkpoint)
+    """What happens behind the look."""
+
     async def look(self, path: Path, *, made: Path, name: str) -> Answer:
+        await self.looking()
         if (await anyio.Path(path).read_bytes()).startswith(b"x"):
             raise AttachmentEmpty(f"file {name!r} has nothing in it")
         return Answer(media_type="image/png", tokens=9, pages=1)
@@ -55,8 +60,9 @@ class House:
 
     def start(self, **options: Any) -> None:
         told = msgspec.structs.replace(OPTIONS, **options)
+        self.inspector = Glance(told)
         self.uploads: Uploads = uploads_in(
-            self.folder, blobs=self.blobs, clock=self.clock, options=told, inspector=Glance(told)
+            self.folder, blobs=self.blobs, clock=self.clock, options=told, inspector=self.inspector
         )
 
     async def begin(self, upload: str = "u1", data: bytes = DATA, *, key: ConversationKey = ANN, **told: Any) -> int:
@@ -115,6 +121,29 @@ async def test_another_file_of_the_same_name_begins_anew(house: House) -> None:
     await house.begin()
     await house.uploads.take(ANN, "u1", offset=0, data=DATA[:100])
     assert await house.begin(data=DATA[::-1]) == 0
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+async def test_what_was_looked_into_is_what_is_kept_whoever_uses_its_id_meanwhile(
+    house: House, is_dropped: bool
+) -> None:
+    rows: list[dict[str, Any]] = []
+    other = DATA[::-1]
+
+    async def meddle() -> None:
+        await (house.uploads.drop(ANN, "u1") if is_dropped else house.begin(data=other))
+
+    async with anyio.create_task_group() as tasks:
+
+        async def looking() -> None:
+            tasks.start_soon(meddle)
+            await anyio.wait_all_tasks_blocked()
+
+        house.inspector.looking = looking
+        rows.append(await house.whole())
+    house.inspector.looking = anyio.lowlevel.checkpoint
+    rows.append(await house.whole(data=other))
+    assert [row["blob"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in (DATA, other)]
 
 
 async def test_bytes_that_are_not_those_announced_are_forgotten(house: House) -> None:
@@ -227,6 +256,17 @@ async def test_everybody_of_whom_there_is_something_is_swept(house: House) -> No
     await house.begin()
     await house.begin(key=BOB)
     assert {key.owner for key in house.uploads._files.owners()} == {"ann", "bob"}
+
+
+async def test_what_a_crash_left_half_written_goes_and_hides_nobody(house: House) -> None:
+    await house.begin()
+    await house.begin(key=BOB)
+    (told,) = house.uploads._files.part(ANN, "u1").parent.glob("*.json")
+    told.write_bytes(b"")
+    told.with_name("u2.part").write_bytes(b"alone")
+    assert {key.owner for key in house.uploads._files.owners()} == {"bob"}
+    await house.uploads.sweep_of(ANN)
+    assert list(told.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(
