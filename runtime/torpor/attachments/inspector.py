@@ -4,6 +4,7 @@ Above: the desk of uploads. Below: ``worker``, the program. It is started by the
 came for a while, and is killed by one that takes too long.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -21,7 +22,8 @@ from torpor.attachment_errors import AttachmentUnreadable
 from torpor.attachments.looked import REFUSALS
 from torpor.attachments.options import AttachmentOptions
 from torpor.attachments.worker import Answer, Request
-from torpor.errors import Unavailable
+from torpor.errors import StoreFull, StoreUnavailable, Unavailable
+from torpor.store.blobs import NO_SPACE
 
 _PROGRAM: Final = """
 import sys
@@ -59,7 +61,7 @@ class Inspector:
         """What the file is; ``made`` is written if something is to be sent in its place.
 
         Raises: AttachmentRefused: nothing that a model could be shown, or looking took too long or ended the process.
-            Unavailable: no process could be started.
+            Unavailable: no process could be started. StoreFull, StoreUnavailable: the machine is to blame.
         """
         request = msgspec.json.encode(Request(path=str(path), made=str(made), name=name)) + b"\n"
         async with self._turn:
@@ -68,6 +70,9 @@ class Inspector:
             except BaseException:
                 await self._end()
                 raise
+        if answer.system_error:
+            kind = StoreFull if answer.system_error in NO_SPACE else StoreUnavailable
+            raise kind(f"{path} could not be looked into: {os.strerror(answer.system_error)}")
         if answer.code:
             raise REFUSALS[answer.code](answer.why)
         return answer

@@ -4,6 +4,7 @@ It reads a request a line from its input, writes an answer a line, and ends when
 server is gone. What it may use of memory is bounded; how long it may take is bounded by who asks, who kills it.
 """
 
+import errno
 import os
 import resource
 import select
@@ -37,19 +38,28 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
     is_made: bool = False
     """Whether there is something in its place."""
+    system_error: int = 0
+    """Of the machine, for which the file is not to blame: it cannot be read, or nothing be written in its place."""
 
 
 def answered(request: Request, options: AttachmentOptions) -> Answer:
-    """Raises: OSError: the file cannot be read, or nothing be written in its place."""
+    """Raises: whatever a library raises of a file that nobody foresaw."""
     try:
-        looked = looked_into(Path(request.path).read_bytes(), name=request.name, options=options)
+        data = Path(request.path).read_bytes()
+    except OSError as exc:
+        return Answer(system_error=exc.errno or errno.EIO)
+    try:
+        looked = looked_into(data, name=request.name, options=options)
     except AttachmentRefused as exc:
         return Answer(code=exc.code, why=str(exc))
     except MemoryError:
         why = f"file {request.name!r} unpacks to more than can be looked into; make it smaller"
         return Answer(code=AttachmentTooLarge.code, why=why)
-    if looked.data is not None:
-        Path(request.made).write_bytes(looked.data)
+    try:
+        if looked.data is not None:
+            Path(request.made).write_bytes(looked.data)
+    except OSError as exc:
+        return Answer(system_error=exc.errno or errno.EIO)
     return Answer(
         media_type=looked.media_type,
         tokens=looked.tokens,

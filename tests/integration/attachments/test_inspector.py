@@ -15,6 +15,7 @@ from tests.support import files_people_send as files
 from torpor.attachment_errors import AttachmentEncrypted, AttachmentRefused, AttachmentUnreadable
 from torpor.attachments.inspector import Inspector
 from torpor.attachments.options import AttachmentOptions
+from torpor.errors import StoreFull, StoreUnavailable
 
 OPTIONS = AttachmentOptions()
 DEADLINE_S = 60
@@ -68,6 +69,14 @@ async def test_one_that_takes_too_long_is_refused(tmp_path: Path) -> None:
     async with Inspector(options).running() as inspector:
         with pytest.raises(AttachmentUnreadable, match=r"longer than 0\.01 s"):
             await look(inspector, b"text", folder=tmp_path)
+
+
+async def test_a_machine_that_cannot_write_is_to_blame_and_not_the_file(inspector: Inspector, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(files.picture(3_000, 10))
+    with anyio.fail_after(DEADLINE_S), pytest.raises(StoreFull, match="No space left"):
+        await inspector.look(tmp_path / "file", made=Path("/dev/full"), name="file")
+    with anyio.fail_after(DEADLINE_S), pytest.raises(StoreUnavailable, match="No such file"):
+        await inspector.look(tmp_path / "none", made=tmp_path / "made", name="none")
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
