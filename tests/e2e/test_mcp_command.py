@@ -21,7 +21,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
         [mcp.odd]
         command = "{sys.executable}"
         args = ["{SERVER}", "{ledger.path}"]
-        reads = ["look"]
+        reads = ["look", "lok"]
         [mcp.gone]
         command = "there-is-no-such-program"
         [mcp.closed]
@@ -36,7 +36,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     listed = office.run("mcp", "list", "--json", code=1)
     rows = {row["server"]: row for row in map(_json, listed.stdout.splitlines())}
     assert {name: row["state"] for name, row in rows.items()} == {
-        "closed": "it failed with ConnectError",
+        "closed": "nothing answers at its address",
         "gone": "there is no such program",
         "odd": "up",
         "own": "each user has one, --user says whose",
@@ -47,6 +47,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     look = next(line.split() for line in tested.stdout.splitlines() if line.startswith("odd__look"))
     assert look[1:4] == ["look", "read", "offered"]
     assert int(look[4]) > 0
+    assert "reads names it, and the server has no such tool" in tested.stdout
     assert "no credential" in office.run("mcp", "test", "own", "--user", "ada", code=1).stdout
     assert "there is no server 'nope'" in office.run("mcp", "test", "nope", code=2).stderr
 
@@ -58,6 +59,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     rehearsal.write_text(rehearsal.read_text().replace("[[rule]]", f"{step}\n[[rule]]", 1))
     checked = office.output("config", "check")
     assert "no agent has its tools; http://127.0.0.1:9, shared" in " ".join(checked.split())
+    assert "there is no program 'there-is-no-such-program'" in " ".join(checked.split())
     assert SECRET not in "".join((listed.stdout, listed.stderr, tested.stdout, tested.stderr, checked))
     assert ledger.alive() == set()
 

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from torpor.records.context import DEFAULT_LABELS
 from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInvalid, read_settings
 from torpor.skillbook.load import Problem
 from torpor.store.blobs import LocalBlobs
+from torpor.store.open_blobs import open_blobs
 from torpor.subagents.definition import SUBAGENTS_FOLDER
 from torpor.subagents.making import spawning_tools
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
@@ -99,6 +101,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(
                 part="settings", name=SETTINGS_FILE, ok=True, detail=f"auth.secret_file: {why}", doubtful=True
             )
+        yield from _blobs(settings, environ)
         parts = _Parts(home, settings=settings, loaded=loaded, environ=environ)
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
@@ -156,7 +159,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
     for name, server in settings.mcp_servers.items():
         users = {each.name for each in settings.agents if EVERY in each.mcp or name in each.mcp}
         users |= {each.name for each in settings.subagent_definitions if each.evidence and each.evidence.server == name}
-        doubt = "" if users else "no agent has its tools; "
+        doubt = f"{'' if users else 'no agent has its tools; '}{_no_program(settings.home, server.command)}"
         whose = "one connection for each user" if server.is_users_own else "shared"
         detail = f"{doubt}{server.told_as}, {whose}"
         try:
@@ -165,6 +168,20 @@ def _servers(settings: Settings) -> Iterator[Finding]:
             yield Finding(part="mcp", name=name, ok=False, detail=_without_place(exc))
         else:
             yield Finding(part="mcp", name=name, ok=True, detail=detail, doubtful=bool(doubt))
+
+
+def _no_program(home: Path, command: str) -> str:
+    """A doubt about a program that runs in the home; a running server may have another PATH."""
+    is_there = shutil.which(home / command if "/" in command else command) if command else "no program"
+    return "" if is_there else f"there is no program {command!r}; "
+
+
+def _blobs(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What an object store lacks; it is not asked."""
+    try:
+        open_blobs(settings.blobs, folder=settings.home / DATA_FOLDER / "blobs", environ=environ)
+    except ConfigError as exc:
+        yield Finding(part="settings", name=exc.where, ok=False, detail=_without_place(exc))
 
 
 class _Parts:

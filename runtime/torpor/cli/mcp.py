@@ -88,16 +88,19 @@ def test(name: str, *, home: Path, tenant: str, user: str, as_json: bool) -> int
     row, connection = anyio.run(_tested, servers, name, tenant, user)
     tools = connection.listing.tools if connection is not None and row.is_up else ()
     rejected = connection.listing.rejected if connection is not None and row.is_up else ()
+    unmet = connection.listing.unmet if connection is not None and row.is_up else ()
     if as_json:
         print_json(row)
         for tool in tools:
             print_json({"tool": tool.name, "calls": tool.title, "effect": tool.effect, "tokens": _tokens(tool)})
         for left_out in rejected:
             print_json({"left_out": left_out.title, "why": left_out.why})
+        for unknown in unmet:
+            print_json({"unknown": unknown.title, "why": unknown.why})
     else:
         click.echo(f"{name} at {row.at}, {row.whose}: {row.state}")
         lines = [(tool.name, tool.title, tool.effect.value, "offered", f"{_tokens(tool):,}") for tool in tools]
-        lines += [("-", left_out.title, "-", left_out.why, "0") for left_out in rejected]
+        lines += [("-", left_out.title, "-", left_out.why, "0") for left_out in (*rejected, *unmet)]
         if lines:
             print_table(("TOOL", "AS THE SERVER CALLS IT", "EFFECT", "STATE", "TOKENS"), lines)
     return 0 if row.is_up else 1

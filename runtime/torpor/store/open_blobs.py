@@ -22,6 +22,9 @@ def open_blobs(
         return LocalBlobs(folder, in_threads=in_threads)
     if not options.bucket:
         raise ConfigError(WHERE, key="blobs.bucket", found="nothing", expected="the name of a bucket for kind 's3'")
+    if options.endpoint and not options.endpoint.startswith(("http://", "https://")):
+        expected = "an address that begins with http:// or https://"
+        raise ConfigError(WHERE, key="blobs.endpoint", found=options.endpoint, expected=expected)
     if bool(options.access_key_env) != bool(options.secret_key_env):
         told = options.access_key_env or options.secret_key_env
         raise ConfigError(

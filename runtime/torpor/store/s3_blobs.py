@@ -162,6 +162,6 @@ def _loaded() -> Any:
             importlib.import_module(f"obstore.{part}")
     except ImportError as exc:
         raise ConfigError(
-            WHERE, key="blobs.kind", found="s3", expected="the library for it: pip install 'torpor[s3]'"
+            WHERE, key="blobs.kind", found="s3", expected="the extra 's3', in a checkout: make .venv/.s3"
         ) from exc
     return library

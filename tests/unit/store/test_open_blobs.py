@@ -28,6 +28,7 @@ def test_an_object_store_is_opened_with_the_key_that_variables_hold(tmp_path: Pa
     ("options", "key"),
     [
         (BlobOptions(kind="s3"), "blobs.bucket"),
+        (BlobOptions(kind="s3", bucket="b", endpoint="s3.example.org"), "blobs.endpoint"),
         (BlobOptions(kind="s3", bucket="b", access_key_env="KEY_ID"), "blobs.access_key_env"),
         (BlobOptions(kind="s3", bucket="b", access_key_env="KEY_ID", secret_key_env="MISSING"), "blobs.secret_key_env"),
     ],

@@ -292,6 +292,8 @@ class Connection:
         listing = read_listing(self.name, self._server, told, options=self._options)
         for rejected in listing.rejected if listing.rejected != self.listing.rejected else ():
             _log.warning("mcp.tool_left_out", server=self.name, tool=rejected.title, why=rejected.why)
+        for unmet in listing.unmet if listing.unmet != self.listing.unmet else ():
+            _log.warning("mcp.tool_unknown", server=self.name, tool=unmet.title, why=unmet.why)
         return listing
 
     def _look_again(self, answer: Answer) -> None:

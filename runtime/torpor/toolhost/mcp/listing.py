@@ -46,6 +46,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ServedTool, ...] = ()
     """Sorted by name."""
     rejected: tuple[Rejected, ...] = ()
+    unmet: tuple[Rejected, ...] = ()
+    """What the server's table names and the server has not; such a name in ``reads`` vouches for nothing."""
     digest: str = ""
     """Of the tools: the same while they are."""
 
@@ -69,12 +71,14 @@ class _Reading:
         self._tools: dict[str, ServedTool] = {}
         self._rejected: list[Rejected] = []
         self._crowd = 0
+        self._titles = set[str]()
 
     def add(self, entry: object) -> None:
         title = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(entry, Mapping) or not isinstance(title, str) or not title:
             self._reject("?", "it has no name")
             return
+        self._titles.add(title)
         if self._server.tools and title not in self._server.tools:
             return  # nobody asked for it
         try:
@@ -103,7 +107,17 @@ class _Reading:
         if self._crowd:
             self._rejected.append(Rejected(title="…", why=f"{self._crowd:,} more are left out"))
         digest = hashlib.sha256(msgspec.json.encode((self._name, kept))).hexdigest()[:16]
-        return Listing(tools=tuple(kept), rejected=tuple(self._rejected), digest=digest)
+        return Listing(tools=tuple(kept), rejected=tuple(self._rejected), unmet=self._unmet(), digest=digest)
+
+    def _unmet(self) -> tuple[Rejected, ...]:
+        server = self._server
+        named = (("tools", server.tools), ("reads", server.reads), ("deadlines_s", server.deadlines_s))
+        return tuple(
+            Rejected(title=title, why=f"{key} names it, and the server has no such tool")
+            for key, titles in named
+            for title in titles
+            if title not in self._titles
+        )
 
     def _read(self, title: str, entry: Mapping[str, Any]) -> ServedTool:
         schema = offered_schema(entry.get("inputSchema"), size_bytes_max=self._options.schema_bytes_max)

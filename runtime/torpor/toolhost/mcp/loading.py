@@ -19,7 +19,7 @@ _SDK: Final = "torpor.toolhost.mcp.sdk"
 def require_sdk() -> None:
     """Raises: ConfigError: it is not installed."""
     if importlib.util.find_spec("mcp") is None:
-        found, expected = Words("unusable"), "the library for it: pip install 'torpor[mcp]'"
+        found, expected = Words("without its library"), "the extra 'mcp', in a checkout: make .venv/.mcp"
         raise ConfigError(MCP_FILE, key="mcp", found=found, expected=expected)
 
 

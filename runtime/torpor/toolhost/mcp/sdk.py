@@ -1,4 +1,4 @@
-"""The MCP SDK behind ``session.Session``; the only module that knows it, imported late, since that takes seconds.
+"""The MCP SDK behind ``session.Session``; imported late, since that takes seconds. Nothing above it knows the SDK.
 
 A client is entered and left by the task that owns the connection. All that comes from the server passes ``_Incoming``
 first: it notices the end of a connection at once, keeps one bad tool from spoiling the whole list, and ends a
@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
+from torpor.toolhost.mcp.faults import Statuses, why_unreachable
 from torpor.toolhost.mcp.program import TooLong, program_streams
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
@@ -46,17 +47,21 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 async def open_session(opening: Opening) -> AsyncIterator[Session]:
     """See ``session.Open``."""
     async with AsyncExitStack() as stack:
-        transport = _watched(await _transport(opening, stack), opening)
+        statuses = Statuses()
+        transport = _watched(await _transport(opening, stack, statuses), opening)
         heard = _Heard(opening.changed)
         client = Client(transport, cache=None, message_handler=heard)
         try:
             await stack.enter_async_context(client)
-        except MCPError as exc:
-            raise Unreachable(f"the server refused with error {exc.code}") from exc
+        except (MCPError, ExceptionGroup) as exc:
+            why = why_unreachable(exc, statuses)
+            if not why:
+                raise
+            raise Unreachable(why) from exc
         yield _SdkSession(client, opening)
 
 
-async def _transport(opening: Opening, stack: AsyncExitStack) -> Any:
+async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses) -> Any:
     server = opening.server
     if server.command:
         return program_streams(
@@ -69,7 +74,7 @@ async def _transport(opening: Opening, stack: AsyncExitStack) -> Any:
     client = httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **opening.headers},
         timeout=httpx2.Timeout(_HTTP_DEADLINE_S, read=_READ_DEADLINE_S),
-        event_hooks={"response": [partial(_bound, most=opening.message_bytes_max)]},
+        event_hooks={"response": [partial(_bound, most=opening.message_bytes_max), statuses.heed]},
     )
     http = await stack.enter_async_context(client)
     return streamable_http_client(server.url, http_client=http, max_sse_event_size=opening.message_bytes_max)

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from torpor.errors import ConfigError
-from torpor.misfits import Words, unreadable
+from torpor.misfits import Words
 from torpor.ordinary_files import read_ordinary
 from torpor.toolhost.mcp.options import MCP_FILE, PRINCIPAL, TENANT, McpServer, Reference, Value
 
@@ -94,16 +94,16 @@ def _is_file(path: Path) -> bool:
 
 
 def _text(path: Path, *, where: str) -> str:
+    file = f"the file {str(path)!r}"
     try:
         text = read_ordinary(path, cap_bytes=_SECRET_BYTES_MAX).decode().strip()
     except UnicodeDecodeError:
-        raise ConfigError(MCP_FILE, key=where, found=Words("a file that is no UTF-8"), expected="text") from None
+        raise ConfigError(MCP_FILE, key=where, found=Words(f"{file}, which is no UTF-8"), expected="text") from None
     except OSError as exc:
-        fault = unreadable(exc, where=MCP_FILE)
-        expected = "a file that this user may read"
-        raise ConfigError(MCP_FILE, key=where, found=fault.found, expected=expected) from exc
+        found = Words(f"{file}, unreadable ({(exc.strerror or str(exc)).lower()})")
+        raise ConfigError(MCP_FILE, key=where, found=found, expected="a file that this user may read") from exc
     if not text:
-        raise ConfigError(MCP_FILE, key=where, found=Words("an empty file"), expected="a value in it")
+        raise ConfigError(MCP_FILE, key=where, found=Words(f"{file}, which is empty"), expected="a value in it")
     return text
 
 

@@ -46,6 +46,18 @@ def test_nonsense_is_left_out() -> None:
     }
 
 
+def test_names_of_the_configuration_that_the_server_has_not_are_told() -> None:
+    server = McpServer(command="x", tools=("look", "lok"), reads=("look", "act", "loock"), deadlines_s={"gone": 1.0})
+
+    assert {
+        unmet.title: unmet.why.partition(" ")[0] for unmet in read(entry("look"), entry("act"), server=server).unmet
+    } == {
+        "lok": "tools",
+        "loock": "reads",
+        "gone": "deadlines_s",
+    }
+
+
 def test_only_what_the_configuration_trusts_is_a_read() -> None:
     said = (entry("look", annotations={"readOnlyHint": True}), entry("act"), entry("odd", annotations=[1]))
 

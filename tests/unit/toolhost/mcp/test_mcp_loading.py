@@ -35,5 +35,7 @@ def test_a_missing_library_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else found(name))
 
     mcp_servers(settings(), environ={}, chance=lambda: 0.5)
-    with pytest.raises(ConfigError, match=r"config/mcp\.toml: mcp is unusable.*pip install 'torpor\[mcp\]'"):
+    with pytest.raises(
+        ConfigError, match=r"config/mcp\.toml: mcp is without its library.*the extra 'mcp', in a checkout: make"
+    ):
         mcp_servers(settings(lib=McpServer(command="x")), environ={}, chance=lambda: 0.5)

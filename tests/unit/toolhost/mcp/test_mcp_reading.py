@@ -34,7 +34,10 @@ FAULTS: dict[str, tuple[str, str]] = {
     "wrong inner": ('[mcp.a]\ncommand = "x"\nenv = { A = 1 }', "mcp.a.env"),
     "no place": ('[mcp.a]\ncommand = "x"\nenv = { A = {} }', "mcp.a.env.A is no single place"),
     "variable": ('[mcp.a]\ncommand = "x"\nenv = { A = { env = "GONE" } }', "is nothing in the variable GONE"),
-    "file": ('[mcp.a]\ncommand = "x"\nenv = { A = { file = "gone" } }', "mcp.a.env.A is unreadable"),
+    "file": (
+        '[mcp.a]\ncommand = "x"\nenv = { A = { file = "gone" } }',
+        "/gone', unreadable (no such file or directory)",
+    ),
     "control": ('[mcp.a]\ncommand = "x"\nenv = { A = "a\\nb" }', "mcp.a.env.A is a value with control characters"),
     "credential": (
         '[mcp.a]\ncommand = "x"\nenv = { A = { credential = true } }',
