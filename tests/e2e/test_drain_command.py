@@ -2,7 +2,6 @@
 
 import signal
 import sqlite3
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -233,4 +232,4 @@ def test_top_says_that_the_server_is_gone_and_goes_on_with_the_next(torpor: Comm
 
 def top(torpor: Command) -> Terminal:
     """A live view on a terminal of its own."""
-    return Terminal([sys.executable, "-m", "torpor.cli.main", "top"], cwd=torpor.directory, env=torpor.environ)
+    return Terminal(["top"], cwd=torpor.directory, env=torpor.environ)

@@ -1,7 +1,7 @@
 """The ``torpor`` command as a person uses it: processes in a home, a server among them, a chat on a terminal.
 
-What runs to its end is forked from a process that has imported the engine. Lines of a shell, servers, chats and what
-runs beside a test start from nothing, as they do for a person.
+All of them, also those in lines of a shell, are forked from a process that has imported the engine, see
+``tests.support.forked``.
 """
 
 import os
@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -19,17 +20,11 @@ from typing import Any, Self
 
 import msgspec
 
-from tests.support import forked_torpor
+from tests.support import forked
+from tests.support.forked import TORPOR, Fork
 
 DEADLINE_S = 60.0
 """For anything at all; a loaded machine is slow, and a test that waits this long has failed."""
-_TAKE_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-"""Before the command itself, so that Ctrl-C becomes a signal to it."""
-_TORPOR = (sys.executable, "-m", "torpor.cli.main")
 
 
 def set_pace(home: Path, cps: int) -> None:
@@ -49,7 +44,7 @@ class Command:
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run it to its end, which must have the exit code ``code``."""
-        done = forked_torpor.run(arguments, cwd=self.directory, env=self.environ, stdin=stdin, within_s=DEADLINE_S)
+        done = forked.run(arguments, cwd=self.directory, env=self.environ, stdin=stdin, within_s=DEADLINE_S)
         assert done.returncode == code, f"torpor {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -58,7 +53,7 @@ class Command:
         done = subprocess.run(
             ["bash", "-c", line],
             cwd=self.directory,
-            env=self.environ,
+            env={**self.environ, "PATH": f"{forked.shell_folder()}{os.pathsep}{self.environ['PATH']}"},
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
@@ -93,20 +88,11 @@ class Command:
 
     def sending(self, *arguments: str) -> "Sending":
         """A ``torpor send`` that runs beside the test."""
-        process = subprocess.Popen(
-            [*_TORPOR, "send", *arguments],
-            cwd=self.directory,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        return Sending(process)
+        return Sending(["send", *arguments], cwd=self.directory, env=self.environ)
 
     def chat(self, *arguments: str) -> "Terminal":
         """A chat on a terminal of its own."""
-        return Terminal([*_TORPOR, "chat", *arguments], cwd=self.directory, env=self.environ)
+        return Terminal(["chat", *arguments], cwd=self.directory, env=self.environ)
 
 
 class ServerProcess:
@@ -115,7 +101,7 @@ class ServerProcess:
     def __init__(self, command: Command, *arguments: str) -> None:
         self._command = command
         self._arguments = arguments
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Fork | None = None
         self.ready: dict[str, str] = {}
 
     @property
@@ -130,15 +116,16 @@ class ServerProcess:
     def start(self) -> None:
         """Start it, on its old port if it had one, and return when it is ready."""
         port = self.port if self.ready else "0"
-        self._process = subprocess.Popen(
-            [*_TORPOR, "serve", "--json", "--port", port, "--log-level", "warning", *self._arguments],
-            cwd=self._command.directory,
-            env=self._command.environ,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        arguments = ["serve", "--json", "--port", port, "--log-level", "warning", *self._arguments]
+        out, its = os.pipe()
+        self._said = os.fdopen(out)
+        try:
+            self._process = Fork(
+                TORPOR, arguments, cwd=self._command.directory, env=self._command.environ, streams=(0, its, 2)
+            )
+        finally:
+            os.close(its)
+        line = self._said.readline()
         assert line, f"server ended with {self._process.wait(DEADLINE_S)} before it was ready"
         self.ready = msgspec.json.decode(line)
 
@@ -162,26 +149,30 @@ class ServerProcess:
     def _end(self, number: signal.Signals) -> int:
         if self._process is None:
             return 0
-        process = self._process
-        if process.poll() is None:
-            process.send_signal(number)
-        code = process.wait(DEADLINE_S)
-        assert process.stdout is not None
-        process.stdout.close()
+        self._process.send_signal(number)
+        code = self._process.wait(DEADLINE_S)
+        self._said.close()
         return code
 
 
 class Sending:
     """A ``torpor send`` on its way, and what it has said on standard error."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, arguments: list[str], *, cwd: Path, env: dict[str, str]) -> None:
         self._said: list[str] = []
+        self._out = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        said, its = os.pipe()
+        self._err = os.fdopen(said)
+        with Path(os.devnull).open() as nothing:
+            streams = (nothing.fileno(), self._out.fileno(), its)
+            try:
+                self._process = Fork(TORPOR, arguments, cwd=cwd, env=env, streams=streams)
+            finally:
+                os.close(its)
 
     def until(self, text: str) -> None:
         """Return when a line has said ``text``."""
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
+        for line in self._err:
             self._said.append(line)
             if text in line:
                 return
@@ -189,9 +180,10 @@ class Sending:
 
     def end(self, *, code: int) -> subprocess.CompletedProcess[str]:
         """Wait for its end, which must have the exit code ``code``."""
-        out, err = self._process.communicate(timeout=DEADLINE_S)
-        said = "".join([*self._said, err])
-        assert self._process.returncode == code, f"{self._process.returncode}\n{out}\n{said}"
+        ended = self._process.wait(DEADLINE_S)
+        with self._out, self._err:
+            out, said = forked.text_of(self._out), "".join([*self._said, self._err.read()])
+        assert ended == code, f"{ended}\n{out}\n{said}"
         return subprocess.CompletedProcess(self._process.args, code, out, said)
 
 
@@ -202,24 +194,16 @@ class Terminal:
         self._screen, inner = pty.openpty()
         self.shown = ""
         self._seen = 0
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *command],
-            cwd=cwd,
-            env=env,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
-        )
+        streams = (inner, inner, inner)
+        self._process = Fork(TORPOR, command, cwd=cwd, env=env, streams=streams, has_terminal=True)
         os.close(inner)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(DEADLINE_S)
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(DEADLINE_S)
         os.close(self._screen)
 
     def type(self, text: str) -> None:

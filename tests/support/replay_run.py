@@ -117,7 +117,7 @@ class ReplayRun:
 
     @asynccontextmanager
     async def _serving(self, gate: Gate, *, fault: Fault | None = None) -> AsyncIterator[ServerProcess]:
-        async with server_process(self._folder, fault=fault, model=self._model) as server:
+        async with server_process(self._folder, fault=fault, model=self._model, is_fork=False) as server:
             assert await server.until("idle")
             self._lives += 1
             self._start_cpu_s += server.start_cpu_s

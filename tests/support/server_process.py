@@ -14,8 +14,9 @@ import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-ROOT = Path(__file__).parents[2]
-"""From where ``tests`` can be imported."""
+from tests.support.forked import ROOT
+from tests.support.forked_process import open_fork
+
 _LINE_BYTES_MAX = 65_536
 # structlog imports rich where it is installed, which is half of what a start costs.
 _START = "import sys; sys.modules['rich'] = None; from tests.support.{module} import main; main(sys.argv[1:])"
@@ -114,24 +115,30 @@ class ServerProcess:
 
 @asynccontextmanager
 async def server_process(
-    folder: Path, *, fault: Fault | None = None, model: str = "obedient"
+    folder: Path, *, fault: Fault | None = None, model: str = "obedient", is_fork: bool = True
 ) -> AsyncIterator[ServerProcess]:
-    """Serve ``folder/home`` with ``folder/data``; killed when the block ends, if it lives then."""
+    """Serve ``folder/home`` with ``folder/data``; killed when the block ends, if it lives then.
+
+    Args: is_fork: as of ``process_of``.
+    """
     options = ["--model", model]
     if fault is not None:
         options += ["--fault", fault.point, "--nth", str(fault.nth)]
-    async with process_of("kill_server", *options, folder=folder) as server:
+    async with process_of("kill_server", *options, folder=folder, is_fork=is_fork) as server:
         yield server
 
 
 @asynccontextmanager
-async def process_of(module: str, *options: str, folder: Path) -> AsyncIterator[ServerProcess]:
-    """``tests.support.<module>`` as a server of the same folders."""
+async def process_of(module: str, *options: str, folder: Path, is_fork: bool = True) -> AsyncIterator[ServerProcess]:
+    """``tests.support.<module>`` as a server of the same folders. Args: is_fork: it need not start from nothing."""
     log = folder / "server.log"
-    command = [sys.executable, "-c", _START.format(module=module), *options]
-    command += ["--home", str(folder / "home"), "--data", str(folder / "data")]
+    arguments = [*options, "--home", str(folder / "home"), "--data", str(folder / "data")]
     with log.open("ab") as stderr:
-        process = await anyio.open_process(command, stderr=stderr, cwd=ROOT)
+        if is_fork:
+            process = await open_fork(f"tests.support.{module}", arguments, stderr=stderr.fileno())
+        else:
+            command = [sys.executable, "-c", _START.format(module=module), *arguments]
+            process = await anyio.open_process(command, stderr=stderr, cwd=ROOT)
     async with process:
         try:
             yield ServerProcess(process, log=log)
