@@ -82,7 +82,7 @@ class UploadOutOfStep(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, upload: str, *, offset: int, received_bytes: int) -> None:
-        told = f"a piece of upload {upload!r} begins at byte {offset}, expected {received_bytes}"
+        told = f"upload {upload!r} has {received_bytes} bytes, expected {offset} before this"
         super().__init__(f"{told}; begin it again and go on from there")
 
 

@@ -93,7 +93,7 @@ class AttachmentMissing(ProviderError):
     code = "attachment_missing"
 
     def __init__(self, places: tuple[int, ...]) -> None:
-        super().__init__(f"the request has {len(places)} attachments that are not stored any more")
+        super().__init__(f"attachments of the request are not stored any more, {len(places)} of them")
         self.places = places
         """Which of the attachments in the request, from 0."""
 

@@ -170,7 +170,7 @@ class ChatSession:
         slash and a word was meant for us and is answered here."""
         command = line.rstrip()
         if command.startswith(_ATTACH):
-            self._files.append(file := _File(Path(command.removeprefix(_ATTACH).strip()).expanduser()))
+            self._files.append(file := _File(_file_in(command.removeprefix(_ATTACH).strip())))
             tasks.start_soon(self._attach, file)
             return
         offer = next((offer for offer in self._offers if command == f"/{offer}"), None)
@@ -298,6 +298,13 @@ class ChatSession:
             self._mine.clear()
 
 
+def _file_in(told: str) -> Path:
+    """A name as it is typed, or in the quotes that terminals put around a file that is dropped on them."""
+    if len(told) > 1 and told[0] == told[-1] and told[0] in "\"'":
+        told = told[1:-1]
+    return Path(told).expanduser()
+
+
 def _words_of(event: MessageReceivedEvent) -> str:
     """What was said, and what came with it."""
     return "\n".join([*filter(None, [event.text]), *(f"[{told_of(each)}]" for each in event.attachments)])
@@ -312,7 +319,9 @@ def _answer_to(command: str, offers: Sequence[Offer]) -> str:
         return f"{now}{beside}; every other line is a message to the agent"
     if command.removeprefix("/") in {offer.value for offer in Offer}:
         return f"nothing to {command.removeprefix('/')}, since the last turn did not offer it"
-    return f"there is no {command}, only /help; with a blank before it, it is a message to the agent"
+    if command == _ATTACH.strip():
+        return "/attach takes the name of a file: /attach FILE"
+    return f"there is no {command}, only /attach FILE and /help; with a blank before it, it is a message to the agent"
 
 
 def _offers_of(events: Sequence[AnyEvent]) -> tuple[Offer, ...]:

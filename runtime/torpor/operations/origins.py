@@ -160,7 +160,8 @@ class _Sources:
         for message_id in messages:
             received = self._received.pop(message_id)
             files = sum(is_marker(bytes(block)) for block in received.blocks)
-            detail = f"from {received.principal}" + (f", with {files} attachments" if files else "")
+            beside = f", with {files} attachment{'s' if files > 1 else ''}" if files else ""
+            detail = f"from {received.principal}{beside}"
             yield _origin(received, part="message", name=message_id, detail=detail)
 
 

@@ -351,7 +351,11 @@ async def test_what_an_older_conversation_still_offers_can_be_taken_up(world: Wo
             "(/attach FILE sends a file with the next message; Ctrl-C cancels the running turn, Ctrl-D leaves; "
             "every other line is a message to the agent)",
         ),
-        ("/frob", "(there is no /frob, only /help; with a blank before it, it is a message to the agent)"),
+        ("/attach", "(/attach takes the name of a file: /attach FILE)"),
+        (
+            "/frob",
+            "(there is no /frob, only /attach FILE and /help; with a blank before it, it is a message to the agent)",
+        ),
     ],
 )
 async def test_a_slash_and_a_word_never_reach_the_model(world: World, line: str, answer: str) -> None:
@@ -399,7 +403,7 @@ async def test_end_of_the_watch_is_the_end_of_the_chat(world: World) -> None:
 async def test_a_file_goes_with_the_next_message_which_waits_for_it(world: World, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"abc")
     world.begin(*answered("m"), state="rest")
-    world.type(f"/attach {tmp_path}/a.txt\n/attach {tmp_path}/missing.txt\nlook\nand?\n")
+    world.type(f"/attach '{tmp_path}/a.txt'\n/attach {tmp_path}/missing.txt\nlook\nand?\n")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.run, world.session())
