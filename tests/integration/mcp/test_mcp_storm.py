@@ -21,6 +21,7 @@ async def stormed(folder: Path, *, seed: int, count: int) -> tuple[Counter[str],
     return storm.blows, outcomes
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.soak)])
 async def test_a_short_storm_leaves_nothing_open(tmp_path: Path) -> None:
     blows, outcomes = await stormed(tmp_path, seed=1, count=4)
 
