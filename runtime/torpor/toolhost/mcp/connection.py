@@ -84,6 +84,8 @@ class Connection:
         self._is_wanted = False
         self._has_changed = False
         self._lost_why = ""
+        self._start: anyio.CancelScope | None = None
+        """Of what is being started."""
         self.used_s = -math.inf
         """When it was last called, or wanted; of the event loop's clock."""
 
@@ -182,6 +184,8 @@ class Connection:
     def ended(self, why: str) -> None:
         """Nothing more comes from the server."""
         self._lost_why = self._lost_why or why
+        if self._start is not None:
+            self._start.cancel()  # nobody else looks at what comes before it is up
         self._tell()
 
     async def _up(self, wait_s: float) -> Session:
@@ -208,6 +212,7 @@ class Connection:
         """From starting to the end of one connection; the state is resting or idle then."""
         scope = anyio.CancelScope(deadline=anyio.current_time() + self._options.start_deadline_s)
         why = ""
+        self._start = scope
         try:
             with scope:
                 why = await self._connected(scope)
@@ -220,12 +225,13 @@ class Connection:
         except Exception as exc:  # noqa: BLE001 - likewise
             why = self._lost_why or _why_of(exc)
         finally:
-            self._session = None
+            self._session = self._start = None
             for call in self._calls:
                 call.cancel()
         if scope.cancelled_caught and not why:
             started = self.state is ServerState.UP  # then it was slow to close
-            why = self._lost_why if started else f"it was not ready within {self._options.start_deadline_s:g} s"
+            slow = "" if started else f"it was not ready within {self._options.start_deadline_s:g} s"
+            why = self._lost_why or slow
         self._over(why)
 
     async def _connected(self, scope: anyio.CancelScope) -> str:
@@ -233,7 +239,7 @@ class Connection:
         self._lost_why, self._has_changed, self._is_wanted = "", False, False
         async with self._open(self._opening(self)) as session:
             self.listing = self._read(await session.tools())
-            scope.deadline = math.inf
+            scope.deadline, self._start = math.inf, None
             self.generation += 1
             self._failures, self._why, self._session = 0, "", session
             self.used_s = anyio.current_time()

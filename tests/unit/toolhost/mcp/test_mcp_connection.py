@@ -185,6 +185,19 @@ async def test_a_server_that_never_gets_ready_is_given_up() -> None:
             await call(servers)
 
 
+async def test_a_server_that_ends_or_floods_before_it_is_ready_is_given_up_at_once() -> None:
+    played = PlayedServer("read")
+
+    async def flood(life: Life) -> None:
+        life.opening.ended("it sends what is no message")
+        await anyio.sleep_forever()
+
+    played.at_list = flood
+    async with living(played, options=msgspec.structs.replace(QUICK, start_deadline_s=3600.0)) as servers:
+        with pytest.raises(NotStarted, match="it sends what is no message"):
+            await call(servers)
+
+
 async def test_a_call_waits_no_longer_than_it_may_and_has_sent_nothing() -> None:
     played = PlayedServer("read")
 
