@@ -2,6 +2,7 @@
 
     python tests/support/mcp_raw_server.py           # over standard input and output
     python tests/support/mcp_raw_server.py PORT      # over HTTP
+    ... --crowd                                      # 1,200 tools
     ... --stubborn                                   # heeds no signal that can be heeded, nor the end of its input
 
 It speaks the handshake of 2025-11-25. Tools are told by what a call of them does.
@@ -44,6 +45,8 @@ extra: list[str] = []
 
 
 def tools() -> list[Any]:
+    if "--crowd" in sys.argv:
+        return [{"name": f"t{number:04}", "inputSchema": OBJECT} for number in range(1_200)]
     good = [{"name": name, "description": f"{name}.", "inputSchema": OBJECT} for name in [*GOOD, *extra]]
     return [*good, *({"name": name, "inputSchema": schema} for name, schema in BAD.items()), 7, {"inputSchema": OBJECT}]
 
@@ -109,11 +112,16 @@ def over_pipes() -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Each message is a request of its own."""
+    """Each message is a request of its own; an ``echo`` with ``forget`` ends the session behind it."""
+
+    session = 1
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = (message.get("params") or {}).get("name")
+        if self.headers.get("Mcp-Session-Id", str(Handler.session)) != str(Handler.session):
+            self.send_error(404)
+            return
         if name == "garbage":
             self.send_error(500)
             return
@@ -126,9 +134,12 @@ class Handler(BaseHTTPRequestHandler):
         body = json.dumps(reply).encode() if reply is not None else b""
         self.send_response(200 if body else 202)
         self.send_header("Content-Type", "application/json")
+        self.send_header("Mcp-Session-Id", str(Handler.session))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        if name == "echo" and message["params"].get("arguments"):
+            Handler.session += 1
 
     def do_GET(self) -> None:
         self.send_error(405)

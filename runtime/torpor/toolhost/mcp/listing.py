@@ -16,6 +16,10 @@ from torpor.toolhost.mcp.names import tool_name
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 from torpor.toolhost.mcp.schemas import Unfit, offered_schema
 
+LISTED_MAX: Final = 1_000
+"""Tools of one list that are looked at; each costs a fraction of a millisecond, in which nothing else goes on."""
+BEYOND: Final = "torpor/beyond"
+"""An entry that stands for those that are not."""
 _TOLD_CHARS: Final = 80
 
 
@@ -74,6 +78,9 @@ class _Reading:
         self._titles = set[str]()
 
     def add(self, entry: object) -> None:
+        if entry == BEYOND:
+            self._reject("…", f"of one list the first {LISTED_MAX:,} tools are looked at")
+            return
         title = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(entry, Mapping) or not isinstance(title, str) or not title:
             self._reject("?", "it has no name")

@@ -6,7 +6,7 @@ connection that sends nonsense.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -25,15 +25,25 @@ from mcp_types.methods import validate_server_result
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from torpor.toolhost.mcp.faults import Statuses, why_unreachable
+from torpor.toolhost.mcp.listing import BEYOND, LISTED_MAX
 from torpor.toolhost.mcp.program import TooLong, program_streams
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
+from torpor.toolhost.process import NotStarted
 
 _RAW: Final = "torpor/raw"
 """Where a stand-in holds what a server says of a tool that the SDK would not take."""
 _NONSENSE_MAX: Final = 100
 """Messages of one connection that are none."""
 _CLOSED: Final = -32_000
+_SESSION_GONE: Final = (types.INVALID_REQUEST, "Session terminated")
+"""As the SDK tells of a 404 within a session."""
+_NO_ANSWERS: Final = (
+    "Server returned an error response",
+    "Unexpected content type",
+    "server answered a request with 202",
+)
+"""As the SDK tells of an error of HTTP that says no more, of a page, and of nothing."""
 _HTTP_DEADLINE_S: Final = 30.0
 _READ_DEADLINE_S: Final = 600.0
 """Between two pieces of a stream that is kept open; calls have deadlines of their own."""
@@ -111,15 +121,17 @@ class _BoundedBody(httpx2.AsyncByteStream):
 @asynccontextmanager
 async def _watched(transport: Any, opening: Opening) -> AsyncIterator[Any]:
     async with transport as (incoming, outgoing):
-        yield _Incoming(incoming, opening.ended), outgoing
+        yield _Incoming(incoming, opening), outgoing
 
 
 class _Incoming:
     """A stream of messages that looks at each of them."""
 
-    def __init__(self, stream: Any, ended: Callable[[str], None]) -> None:
+    def __init__(self, stream: Any, opening: Opening) -> None:
         self._stream = stream
-        self._ended = ended
+        self._ended = opening.ended
+        named = opening.server
+        self._wanted = {*named.tools, *named.reads, *named.deadlines_s} if named.tools else frozenset[str]()
         self._nonsense = 0
 
     @property
@@ -135,7 +147,7 @@ class _Incoming:
             self._ended("it closed the connection")
             raise
         if isinstance(item, SessionMessage):
-            _replace_bad_tools(item)
+            _replace_bad_tools(item, self._wanted)
         elif isinstance(item, TooLong):
             self._ended(f"it sent {item}")
         else:
@@ -169,16 +181,24 @@ class _Incoming:
         await self.aclose()
 
 
-def _replace_bad_tools(item: SessionMessage) -> None:
-    """The SDK refuses a whole list for one tool; whoever reads the list finds the tool in its stand-in."""
+def _replace_bad_tools(item: SessionMessage, wanted: Collection[str]) -> None:
+    """The SDK refuses a whole list for one tool; whoever reads the list finds the tool in its stand-in.
+
+    Args: wanted: the only tools that anybody speaks of; empty for all.
+    """
     message = item.message
     if not isinstance(message, types.JSONRPCResponse) or not isinstance(told := message.result.get("tools"), list):
         return
+    if wanted:
+        told = [tool for tool in told if not isinstance(tool, dict) or tool.get("name") in wanted]
+    is_beyond, told = len(told) > LISTED_MAX, told[:LISTED_MAX]
     versions = [version for version in KNOWN_PROTOCOL_VERSIONS if _is_taken(message.result, [], version)]
     message.result["tools"] = [
         tool if all(_is_taken(message.result, [tool], version) for version in versions) else _stand_in(tool, index)
         for index, tool in enumerate(told)
     ]
+    if is_beyond:
+        message.result["tools"].append(_stand_in(BEYOND, LISTED_MAX))
 
 
 def _is_taken(result: Mapping[str, Any], tools: list[Any], version: str) -> bool:
@@ -215,20 +235,20 @@ class _SdkSession:
     async def tools(self) -> tuple[object, ...]:
         told, cursor = list[object](), None
         for _ in range(self._opening.pages_max):
-            with _Translated():
+            with _Translated(self._opening):
                 page = await self._client.list_tools(cursor=cursor)
             told += map(_as_told, page.tools)
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or len(told) > LISTED_MAX:
                 break
-        return tuple(told)
+        return (*told[:LISTED_MAX], BEYOND) if len(told) > LISTED_MAX else tuple(told)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], *, report: Callable[[str], None]) -> Answer:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             of = f" of {total:g}" if total else ""
             report(f"{progress:g}{of}{f': {message}' if message else ''}")
 
-        with _Translated():
+        with _Translated(self._opening):
             result = await self._client.call_tool(tool, dict(arguments), progress_callback=progressed)
         content = tuple(map(_as_block, result.content))
         return Answer(content=content, structured=result.structured_content, is_error=bool(result.is_error))
@@ -245,13 +265,25 @@ class _SdkSession:
 
 
 class _Translated(nullcontext[None]):
-    """Errors of the SDK become ours, without the words of a validator, which hold what was sent."""
+    """Errors of the SDK become ours, without the words of a validator, which hold what was sent.
+
+    The SDK makes errors of the protocol out of what is HTTP and no answer: nobody knows then what came of a call.
+    """
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__()
+        self._ended = opening.ended
 
     def __exit__(self, *raised: Any) -> None:
         exc = raised[1]
         match exc:
             case MCPError() if exc.code == _CLOSED:
                 raise ConnectionLost("the connection to its server ended") from exc
+            case MCPError() if (exc.code, exc.message) == _SESSION_GONE:
+                self._ended("its session has ended")  # a server that was restarted knows none of before
+                raise NotStarted("its server has forgotten the session; nothing was done, call it again") from exc
+            case MCPError() if exc.code == types.PARSE_ERROR or str(exc.message).startswith(_NO_ANSWERS):
+                raise ConnectionLost("its server answered what is no answer") from exc
             case MCPError():
                 said = str(exc.message)[:_SAID_CHARS]
                 raise ServerError(f"its server refused: {said} (error {exc.code})", number=exc.code) from exc

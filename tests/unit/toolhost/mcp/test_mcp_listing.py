@@ -3,7 +3,7 @@
 from typing import Any
 
 from torpor.records.journal import Effect
-from torpor.toolhost.mcp.listing import Listing, read_listing
+from torpor.toolhost.mcp.listing import BEYOND, Listing, read_listing
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 
 OPTIONS = McpOptions()
@@ -98,6 +98,10 @@ def test_a_flood_of_tools_is_contained() -> None:
     assert [tool.title for tool in listing.tools] == ["t0000", "t0001", "t0002"]
     assert len(listing.rejected) == 4
     assert why(listing)["…"] == "994 more are left out"
+
+
+def test_what_nobody_looked_at_is_told() -> None:
+    assert why(read(entry("a"), BEYOND)) == {"…": "of one list the first 1,000 tools are looked at"}
 
 
 def test_tools_beyond_what_a_request_may_take_are_left_out() -> None:
