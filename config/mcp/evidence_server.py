@@ -7,8 +7,9 @@
 
     evidence = { server = "evidence" }               # in config/subagents/spawn_research_agent.toml
 
-It needs nothing but the package `mcp`. What matters to the sub-agent is the shape of the answer: a list of entries with
-`id`, `title`, `locator` and `excerpt`, and where there are such `year`, `kind` and `strength`.
+The Python that runs it needs nothing but the package `mcp`; in a checkout that is `.venv/bin/python`. What matters to
+the sub-agent is the shape of the answer: a list of entries with `id`, `title`, `locator` and `excerpt`, and where
+there are such `year`, `kind` and `strength`.
 """
 
 import json

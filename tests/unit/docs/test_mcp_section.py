@@ -38,5 +38,6 @@ def test_the_example_of_the_page_is_a_server() -> None:
 
     for example in examples:
         for table in tomllib.loads(example)["mcp"].values():
-            assert msgspec.convert(table, McpServer).url.startswith("https://")
+            server = msgspec.convert(table, McpServer)
+            assert server.url.startswith("https://") != bool(server.command)
     assert len(examples) == 2
