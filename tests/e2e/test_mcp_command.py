@@ -43,6 +43,8 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     }
     assert (rows["odd"]["tools"], rows["odd"]["rejected"]) == (12, 0)
 
+    assert "is shown by `torpor mcp test gone`" in office.run("mcp", "list", code=1).stderr
+
     tested = office.run("mcp", "test", "odd")
     look = next(line.split() for line in tested.stdout.splitlines() if line.startswith("odd__look"))
     assert look[1:4] == ["look", "read", "offered"]
