@@ -43,7 +43,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     }
     assert (rows["odd"]["tools"], rows["odd"]["rejected"]) == (12, 0)
 
-    assert "is shown by `torpor mcp test gone`" in office.run("mcp", "list", code=1).stderr
+    assert "is shown by `torpor mcp test gone`" in listed.stderr
 
     tested = office.run("mcp", "test", "odd")
     look = next(line.split() for line in tested.stdout.splitlines() if line.startswith("odd__look"))

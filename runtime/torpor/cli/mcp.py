@@ -68,9 +68,9 @@ def list_(home: Path, *, tenant: str, user: str, as_json: bool) -> int:
             for row in rows
         ]
         print_table(head, cells)
-        silent = [row.server for row in rows if not row.is_up and servers.servers[row.server].command]
-        if silent:
-            click.echo(f"torpor: what a program says of itself is shown by `torpor mcp test {silent[0]}`", err=True)
+    silent = [row.server for row in rows if not row.is_up and servers.servers[row.server].command]
+    if silent:
+        click.echo(f"torpor: what a program says of itself is shown by `torpor mcp test {silent[0]}`", err=True)
     return 0 if all(row.is_up for row in rows) else 1
 
 
