@@ -2,6 +2,7 @@
 
     python tests/support/mcp_raw_server.py           # over standard input and output
     python tests/support/mcp_raw_server.py PORT      # over HTTP
+    ... --child FILE                                 # starts a process of its own session, whose id is in FILE
     ... --crowd                                      # 1,200 tools
     ... --stubborn                                   # heeds no signal that can be heeded, nor the end of its input
 
@@ -11,10 +12,12 @@ It speaks the handshake of 2025-11-25. Tools are told by what a call of them doe
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 OBJECT = {"type": "object"}
@@ -149,6 +152,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
+    if "--child" in sys.argv:
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        Path(sys.argv[sys.argv.index("--child") + 1]).write_text(str(child.pid))
     ports = [int(argument) for argument in sys.argv[1:] if argument.isdigit()]
     if "--stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -129,12 +129,24 @@ async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
 
 
 async def test_mcp_02_stubborn_programs_are_closed_at_the_same_time(tmp_path: Path) -> None:
-    async with world(tmp_path, a=raw("--stubborn"), b=raw("--stubborn"), c=raw()) as here:
+    child = tmp_path / "child"
+    async with world(tmp_path, a=raw("--stubborn", "--child", str(child)), b=raw("--stubborn"), c=raw()) as here:
         for name in ("c", "a", "b"):
             assert (await here.call(f"{name}__echo")).outcome is Outcome.SUCCEEDED
         began_s = anyio.current_time()
     assert here.pids() == set()
     assert anyio.current_time() - began_s < 7.5, "one after the other they take 8 s at least"
+    with anyio.fail_after(10):
+        while runs(child.read_text()):  # noqa: ASYNC110 - it is nobody's child any more
+            await anyio.sleep(0.01)
+
+
+def runs(pid: str) -> bool:
+    """Whether the process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 async def test_mcp_03_04_05_names_route_to_the_right_server(tmp_path: Path) -> None:

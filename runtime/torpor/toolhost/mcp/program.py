@@ -18,6 +18,8 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from torpor.toolhost.descendants import kill_descendants
+
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """Variables that a program has of the server's own environment."""
 _GRACE_S: Final = 2.0
@@ -126,6 +128,8 @@ async def _stop(process: anyio.abc.Process) -> None:
     for kind in (signal.SIGTERM, signal.SIGKILL):
         if await _has_ended(process):
             break
+        if kind is signal.SIGKILL:
+            kill_descendants(process.pid)  # also those that left its session
         _signal_all(process, kind)
     await _has_ended(process)
     _signal_all(process, signal.SIGKILL)
