@@ -72,6 +72,8 @@ class Metered(ServerConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         self._parse_rest()
         super().connection_lost(exc)
+        if self.response is not None:
+            self.response.body = b""  # a file; connections are cycles, which may stay for long
 
     def data_received(self, data: bytes) -> None:
         if self._is_flooded:
