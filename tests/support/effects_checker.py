@@ -126,8 +126,11 @@ def model_faults(
             continue
         if line.get("purpose", "model") in OF_JOURNALS:
             started[line["link"]].append(line)
-        for violation in violations(line["body"]):
+        for violation in violations(_with_files(line["body"])):
             yield f"request {line['run']}: {violation}"
+        for blob in _files_in(line["body"]):
+            if line["attached"].get(blob) != blob:
+                yield f"request {line['run']}: what was sent for the file {blob} has the digest {line['attached']}"
         if _link_of(line["body"]["messages"]) != line["link"]:
             yield f"request {line['run']}: what was sent is not what its link names"
     for path, account in accounts.items():
@@ -138,6 +141,28 @@ def model_faults(
                 yield from _reply_faults(f"{path} call {reply['call']}", turn.requests, reply, asked, ended)
             for request in turn.requests:
                 yield from _request_faults(journals[path], request, account, started, bodies)
+
+
+def _files_in(body: dict[str, Any]) -> Iterator[str]:
+    """Digests of what its markers stand for."""
+    for message in body["messages"]:
+        yield from (block["attachment"]["blob"] for block in message["content"] if block["type"] == "attachment")
+
+
+def _with_files(body: dict[str, Any]) -> dict[str, Any]:
+    """As a host reads it, with some text for each file."""
+    source = {"type": "text", "media_type": "text/plain", "data": "What a file says."}
+    messages = [
+        message
+        | {
+            "content": [
+                {"type": "document", "source": source} if block["type"] == "attachment" else block
+                for block in message["content"]
+            ]
+        }
+        for message in body["messages"]
+    ]
+    return body | {"messages": messages}
 
 
 def _reply_faults(

@@ -38,6 +38,7 @@ from tests.support.side_model import SideModel
 from torpor.app import Wrapping, running
 from torpor.gateway.outbox import Outbox
 from torpor.model.contract import Model
+from torpor.records.binary import is_binary, unpacked
 from torpor.settings import read_settings
 from torpor.store.contract import Store
 
@@ -79,7 +80,8 @@ def trapped_outbox(trap: Trap) -> type[Outbox]:
         def take(self) -> bytes | None:
             data = super().take()
             if data is not None:
-                trap.reach(f"frame:{msgspec.json.decode(data, type=_Tag).frame}")
+                header = unpacked(data)[0] if is_binary(data) else data
+                trap.reach(f"frame:{msgspec.json.decode(header, type=_Tag).frame}")
             return data
 
     return TrappedOutbox

@@ -4,6 +4,7 @@ The log outlives the process; a line is a request with its body and what it is f
 said. Each request has a run of its own, which the reply carries as its request id.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -36,9 +37,11 @@ class LoggingModel:
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         run = f"r{os.getpid()}-{next(self._numbers)}-{request.call}"
         body = json.loads(request_body(request.preamble, request.view, live=request.live))
+        attached = {blob: hashlib.sha256(data).hexdigest() for blob, data in request.attached.items()}
         digest, link = request.preamble.digest, request.view.link.hex()
         purpose = purpose_of(request)
-        self._note(what="started", run=run, call=request.call, purpose=purpose, preamble=digest, link=link, body=body)
+        started = {"run": run, "call": request.call, "purpose": purpose, "preamble": digest, "link": link}
+        self._note(what="started", **started, body=body, attached=attached)
         reply = await self._model.reply(request, sink)
         self._note(what="ended", run=run, said=text_of(reply.blocks))
         return msgspec.structs.replace(reply, request_id=run)

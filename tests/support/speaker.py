@@ -6,7 +6,7 @@ for what the client hears, never for time. What is sent and heard goes into a lo
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +152,12 @@ class Speaker:
         when_busy: WhenBusy = WhenBusy.QUEUE,
         ends: tuple[str, ...] = (FINISHED,),
         words: str = "",
+        attachments: Sequence[str] = (),
     ) -> str:
         """Send a message and return its id once it is accepted.
 
         Args: doing: what it asks of the model.  ends: the ways in which its turn may end, for the judges.
+            attachments: what an upload gave.
         """
         self._number += 1
         message = f"m{self._number}"
@@ -164,7 +166,12 @@ class Speaker:
         note = {"path": path_of(self.conversation), "id": message}
         self._log(note | {"what": "sent", "text": text, "ends": ends})
         receipt = await self.client.send(
-            self.conversation, text, message_id=MessageId(message), when_busy=when_busy, agent=self._agent
+            self.conversation,
+            text,
+            message_id=MessageId(message),
+            when_busy=when_busy,
+            agent=self._agent,
+            attachments=attachments,
         )
         self._log(note | {"what": "accepted", "event": receipt.event})
         return message

@@ -1,10 +1,10 @@
 """A person who lives through a whole scenario in one conversation, whatever becomes of the server meanwhile.
 
 The scenario has a plain turn, turns with two tools, turns with a sub-agent, messages that wait, steer and interrupt,
-cancelled turns, one of them with a sub-agent at work, one with a payment that ends afterwards, a model that fails,
-sleep and thaw, and somebody who looks on from the middle. Beside that the application tells what is selected, a skill
-is loaded, older turns are folded and cannot be, how things stand is kept and cannot be, and an operator sees to the
-jobs that failed.
+cancelled turns, one of them with a sub-agent at work, one with a payment that ends afterwards, a message with a file, a
+model that fails, sleep and thaw, and somebody who looks on from the middle. Beside that the application tells what is
+selected, a skill is loaded, older turns are folded and cannot be, how things stand is kept and cannot be, and an
+operator sees to the jobs that failed.
 """
 
 from collections.abc import Callable, Iterator
@@ -64,6 +64,7 @@ class Visitor(Speaker):
                 self._chatting,
                 self._selecting,
                 self._using_tools,
+                self._attaching,
                 self._delegating,
                 self._waiting,
                 self._steering,
@@ -91,6 +92,13 @@ class Visitor(Speaker):
     async def _using_tools(self) -> None:
         for tools in ("load_skill, look_up, pay_keyed", "look_up, pay_probed", "dig_out, pay_blindly"):
             await self.answered(await self.say(tools))
+
+    async def _attaching(self) -> None:
+        """A file goes to the server, into a message and back."""
+        data = f"What {self.conversation} owes.\n".encode() * 100
+        uploaded = await self.client.upload(data, name="bill.txt")
+        await self.answered(await self.say(attachments=[uploaded["attachment"]]))
+        assert await self.client.fetch(self.conversation, uploaded["blob"]) == data
 
     async def _delegating(self) -> None:
         for tools in ("scout", "scout_deep, pay_keyed"):
