@@ -1,4 +1,4 @@
-"""The example of docs/client.md runs as it stands there."""
+"""Examples of docs/client.md run as they stand there."""
 
 import re
 import subprocess
@@ -10,21 +10,41 @@ from tests.support.command_line import DEADLINE_S, Command
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 
 
-def test_example_tells_a_context_sends_a_message_and_shows_the_reply(tmp_path: Path) -> None:
-    example, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+OF_FILES = """
+import os, anyio
+
+async def main():
+    async with TorporClient(os.environ["TORPOR_URL"], os.environ["TORPOR_TOKEN"]) as client:
+        await show_scan(client, Path("scan.txt"))
+
+anyio.run(main)
+"""
+
+
+def test_examples_tell_a_context_send_a_message_show_the_reply_and_send_a_file(tmp_path: Path) -> None:
+    first, _, of_files = EXAMPLES
     office = Command(tmp_path)
     office.run("init", ".")
+    (tmp_path / "scan.txt").write_text("No shadow.")
     with office.serving() as server:
         address = {"TORPOR_URL": server.ready["url"], "TORPOR_TOKEN": server.ready["token"]}
-        done = subprocess.run(
-            [sys.executable, "-c", example],
-            env={**office.environ, **address},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        chat, files = [
+            subprocess.run(
+                [sys.executable, "-c", program],
+                env={**office.environ, **address},
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+                check=False,
+            )
+            for program in (first, of_files + OF_FILES)
+        ]
         journal = office.facts("inspect", "desk-1")
 
-    assert (done.stdout, done.stderr) == ("Let me look.\nThursday: 8:00 to 20:00\n", "")
+    assert (chat.stdout, chat.stderr) == ("Let me look.\nThursday: 8:00 to 20:00\n", "")
     assert "context_changed" in {row["kind"] for row in journal}
+    assert files.stderr == ""
+    assert re.fullmatch(r"text/plain \n/attachments/\S+\n", files.stdout)
+    assert (tmp_path / "kept").read_text() == "No shadow."
