@@ -96,11 +96,11 @@ class UploadDiffers(ClientError):
 
 
 class TooManyUploads(ClientError):
-    """The owner has as many uploads under way, or bytes in them, as one may."""
+    """The owner has as many uploads, or bytes in them, as one may."""
 
     code = "too_many_uploads"
     retry = Retry.SAFE
 
     def __init__(self, found: int, *, what: str, most: int, retry_after_s: float) -> None:
-        super().__init__(f"this owner has {found} {what} under way, expected at most {most}; finish one, or wait")
+        super().__init__(f"this owner has {found} {what}, expected at most {most}; finish one, or wait")
         self.retry_after_s = retry_after_s

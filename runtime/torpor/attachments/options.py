@@ -43,6 +43,8 @@ class AttachmentOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Uploads of one owner under way."""
     uploads_bytes_per_owner_max: Count = 134_217_728
     """What they are to come to."""
+    uploads_kept_bytes_per_owner_max: Count = 1_073_741_824
+    """Finished uploads of one owner that are not forgotten yet, whether a message names them or not."""
     upload_expiry_s: Seconds = 86_400.0
     """An upload to which nothing was added for this long is forgotten, and so is a finished one that no message
     names."""

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from torpor.attachment_errors import (
+    AttachmentEmpty,
     AttachmentRefused,
     AttachmentTooLarge,
     TooManyAttachments,
@@ -84,9 +85,11 @@ class Uploads:
     async def begin(self, key: ConversationKey, upload: str, *, name: str, size_bytes: int, sha256: str) -> int:
         """How many bytes of it are there; the next piece goes on from there.
 
-        Raises: AttachmentTooLarge: more than the server takes. TooManyUploads.
+        Raises: AttachmentEmpty. AttachmentTooLarge: more than the server takes. TooManyUploads.
         """
         options, now_us = self._options, self._clock.now_us()
+        if not size_bytes:
+            raise AttachmentEmpty(f"file {shown(name)!r} has no bytes, expected some")
         if size_bytes > options.upload_bytes_max:
             expected = f"expected at most {options.upload_bytes_max}; send a part of it"
             raise AttachmentTooLarge(f"file {shown(name)!r} has {size_bytes} bytes, {expected}")
@@ -108,14 +111,16 @@ class Uploads:
             found = self._files.found(key, upload)
             if found is not None and found.announced.is_same_as(announced):
                 return found.received_bytes
-            others = [each.announced for each in self._files.open(key)]
-            if len(others) >= options.uploads_per_owner_max:
-                raise TooManyUploads(
-                    len(others), what="uploads", most=options.uploads_per_owner_max, retry_after_s=_RETRY_S
-                )
-            size_bytes = announced.size_bytes + sum(each.size_bytes for each in others)
-            if size_bytes > (most := options.uploads_bytes_per_owner_max):
-                raise TooManyUploads(size_bytes, what="bytes of uploads", most=most, retry_after_s=_RETRY_S)
+            known = self._files.known(key)
+            begun = [announced.size_bytes, *(each.size_bytes for each in known if not each.blob)]
+            ended = [announced.size_bytes, *(each.size_bytes for each in known if each.blob)]
+            for count, what, most in (
+                (len(begun), "uploads under way", options.uploads_per_owner_max),
+                (sum(begun), "bytes of uploads under way", options.uploads_bytes_per_owner_max),
+                (sum(ended), "bytes of uploads that are kept", options.uploads_kept_bytes_per_owner_max),
+            ):
+                if count > most:
+                    raise TooManyUploads(count, what=what, most=most, retry_after_s=_RETRY_S)
             self._files.begin(key, upload, announced)
             return 0
 
@@ -168,6 +173,9 @@ class Uploads:
     async def _finished(self, key: ConversationKey, upload: str) -> Row:
         found = await self._in_thread(partial(self._whole, key, upload))
         if found.announced.blob:
+            if await self._blobs.get(key, found.announced.blob, offset=0, size=1) is None:  # another bucket, say
+                await self._in_thread(partial(self._files.drop, key, upload))
+                raise UnknownUpload(upload)
             return msgspec.json.decode(found.announced.result, type=Row)
         part = self._files.part(key, upload)
         made = part.with_suffix(".made")

@@ -177,7 +177,7 @@ class BeginUpload(ClientFrame, frozen=True, tag="upload.begin"):
     upload: str
     """An id of the client's own; the same one goes on."""
     name: str
-    size_bytes: Count
+    size_bytes: Amount
     sha256: str
     """Of the whole file, hex."""
 

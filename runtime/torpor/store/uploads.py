@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -84,11 +84,10 @@ class LocalUploads:
         part = path.with_suffix(".part")
         return OpenUpload(announced, part.stat().st_size if part.exists() else 0)
 
-    def open(self, key: ConversationKey) -> Iterator[OpenUpload]:
-        """Those of the owner that are not finished."""
-        for path in self._listed(key, "*.part"):
-            if (upload := self.found(key, path.stem)) is not None and not upload.announced.blob:
-                yield upload
+    def known(self, key: ConversationKey) -> list[Announced]:
+        """All of the owner, finished or not. Raises: StoreUnavailable."""
+        found = (self.found(key, path.stem) for path in self._listed(key, "*.json"))
+        return [upload.announced for upload in found if upload is not None]
 
     def begin(self, key: ConversationKey, upload: str, announced: Announced) -> None:
         """From the beginning; what was there of that name goes. Raises: StoreUnavailable."""

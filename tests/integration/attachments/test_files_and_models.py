@@ -120,7 +120,7 @@ async def test_att_01_files_that_no_host_takes_are_refused_and_the_conversation_
             await served.uploaded(bytes(40 * 1024 * 1024), name="huge.png")
         with pytest.raises(RequestRefused) as empty:
             await served.uploaded(b"", name="empty.png")
-        assert empty.value.code == "bad_frame"
+        assert empty.value.code == "attachment_empty"
         named_wrong = await served.uploaded(files.picture(), name="photo.jpg")
         assert named_wrong["media_type"] == "image/png"
         letter = await served.uploaded(files.docx("Dear Ann,", "it rains."), name="letter.docx")

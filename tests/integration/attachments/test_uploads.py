@@ -202,11 +202,37 @@ async def test_an_owner_has_so_much_under_way_and_no_more(house: House) -> None:
     with pytest.raises(TooManyUploads, match="6000 bytes of uploads under way, expected at most 5000"):
         await house.begin("u2", size_bytes=2_000)
     await house.begin("u2", size_bytes=1_000)
-    with pytest.raises(TooManyUploads, match="2 uploads under way"):
+    with pytest.raises(TooManyUploads, match="3 uploads under way, expected at most 2"):
         await house.begin("u3", size_bytes=1)
     assert await house.begin("u3", key=BOB) == 0
     await house.uploads.drop(ANN, "u1")
     assert await house.begin("u3", size_bytes=1) == 0
+
+
+async def test_an_owner_keeps_so_much_and_no_more(house: House) -> None:
+    house.start(uploads_kept_bytes_per_owner_max=5_000)
+    await house.whole("u1")
+    await house.whole("u2")
+    with pytest.raises(TooManyUploads, match="6144 bytes of uploads that are kept, expected at most 5000"):
+        await house.begin("u3")
+    assert await house.begin("u3", key=BOB) == 0
+    house.clock.advance(OPTIONS.upload_expiry_s + 1)
+    assert await house.begin("u3") == 0
+
+
+async def test_a_file_without_bytes_is_told_before_it_is_sent(house: House) -> None:
+    with pytest.raises(AttachmentEmpty, match=r"file 'scan\.png' has no bytes"):
+        await house.begin(data=b"")
+
+
+async def test_a_finished_one_whose_bytes_are_gone_is_sent_again(house: House) -> None:
+    row = await house.whole()
+    house.blobs = MemoryBlobs()
+    house.start()
+    with pytest.raises(UnknownUpload):
+        await house.uploads.finish(ANN, "u1")
+    assert (await house.whole())["blob"] == row["blob"]
+    assert await house.blobs.get(CHAT, row["blob"]) == DATA
 
 
 async def test_a_message_has_so_many_and_no_more(house: House) -> None:
