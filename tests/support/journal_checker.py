@@ -120,6 +120,11 @@ class Call:
         return str(self.finished["outcome"]) if self.finished else ""
 
     @property
+    def was_not_stored(self) -> bool:
+        """Whether storage did not take a result in time, its own or one of its sub-agent's, as it may in a storm."""
+        return "StoreUnavailable: a tool result of" in self.result
+
+    @property
     def result(self) -> str:
         """The text that the model reads."""
         return _text(self.finished["block"]["content"]) if self.finished else ""
