@@ -14,6 +14,7 @@ MODULES: Final = (
     "bench.compaction",
     "bench.subagents",
     "bench.mcp",
+    "bench.attachments",
 )
 
 
