@@ -28,16 +28,12 @@ class Ask(msgspec.Struct, frozen=True):
     ask: Callable[[ClientFrame, type[Any]], Awaitable[Any]]
 
 
-def upload_id(data: bytes, name: str) -> str:
-    """The same for the same file, so that whoever sends it again goes on where they were."""
-    return f"u_{hashlib.sha256(name.encode(errors='replace') + b'/' + hashlib.sha256(data).digest()).hexdigest()[:32]}"
-
-
 async def upload(by: Ask, data: bytes, *, name: str, upload: str, piece_bytes: int = PIECE_BYTES) -> Row:
     """See ``TorporClient.upload``."""
-    digest = hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256(data)
+    upload = upload or _upload_id(digest.digest(), name)
     for left in reversed(range(_BEGINNINGS_MAX)):
-        begin = BeginUpload(ref=by.new_id(), upload=upload, name=name, size_bytes=len(data), sha256=digest)
+        begin = BeginUpload(ref=by.new_id(), upload=upload, name=name, size_bytes=len(data), sha256=digest.hexdigest())
         try:
             received: int = (await by.ask(begin, Result)).rows[0]["received_bytes"]
             while received < len(data):
@@ -51,6 +47,11 @@ async def upload(by: Ask, data: bytes, *, name: str, upload: str, piece_bytes: i
         else:
             return row
     raise AssertionError("the last beginning ends with an answer or an error")
+
+
+def _upload_id(digest: bytes, name: str) -> str:
+    """The same for the same file, so that whoever sends it again goes on where they were."""
+    return f"u_{hashlib.sha256(name.encode(errors='replace') + b'/' + digest).hexdigest()[:32]}"
 
 
 async def fetched(by: Ask, conversation: str, blob: str, *, piece_bytes: int = PIECE_BYTES) -> bytes:

@@ -221,7 +221,7 @@ class TorporClient:
         has of it. Args: upload: an id to go on by, instead of one made of the file.
         Raises: RequestRefused: with a code that begins with ``attachment_`` no model could be shown it.
         """
-        return await files.upload(self._asking, data, name=name, upload=upload or files.upload_id(data, name))
+        return await files.upload(self._asking, data, name=name, upload=upload)
 
     async def fetch(self, conversation: str, blob: str) -> bytes:
         """An attachment of the conversation, as ``message.received`` names it.

@@ -15,7 +15,7 @@ from torpor.conversation.budget import BYTES_PER_TOKEN, tokens_of_bytes
 from torpor.conversation.compaction import WORTH_FOLDING_BYTES, kept_starts, long_results
 from torpor.conversation.graphemes import cut
 from torpor.conversation.markup import defused
-from torpor.conversation.segments import Said, TurnStart, blocks_of, rebuilt, said_in, shortening
+from torpor.conversation.segments import Change, Said, TurnStart, blocks_of, rebuilt, said_in, shortening
 from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, held, rendered, told_bytes
 from torpor.conversation.transcript import first_words, text_of_result
@@ -126,14 +126,20 @@ def shortened(state: ConversationState, *, options: CompactionOptions, reads_ear
         call_id: _cut_result(block, hint=_RESULT_HINT.format(turn=number) if reads_earlier else "", options=options)
         for call_id, (number, block) in long_results(state, bytes_max=options.result_bytes).items()
     }
-    blocks, skills = head_of_view(state)
-    view, _ = rebuilt(state.view, state.starts, head=blocks, change=shortening(short))
+    record = changed_in_place(state, shortening(short), reason=FoldReason.SHORTENED)
+    return msgspec.structs.replace(record, shortened=short)
+
+
+def changed_in_place(state: ConversationState, change: Change | None, *, reason: FoldReason) -> ContextReplaced:
+    """The record of a view in which blocks are others and everything else stays; what ``change`` is goes beside it."""
+    head, skills = head_of_view(state)
+    view, _ = rebuilt(state.view, state.starts, head=head, change=change)
     return ContextReplaced(
         turn=state.starts[-1].turn,
-        reason=FoldReason.SHORTENED,
+        reason=reason,
         generation=state.generation,
         kept_from=state.starts[0].turn,
-        head=blocks,
+        head=head,
         link=view.link.hex(),
         turns=(min(state.covered[0], 1), state.covered[0]),
         seqs=(min(state.covered[1], 1), state.covered[1]),
@@ -142,7 +148,6 @@ def shortened(state: ConversationState, *, options: CompactionOptions, reads_ear
         left_out=state.left_out,
         left_out_turns=state.left_out_turns,
         skills=skills,
-        shortened=short,
     )
 
 

@@ -4,13 +4,13 @@ Above: the turn, which finds that their bytes are gone, that a host does not tak
 request. Once a file was refused, every later request that holds it would be; so it leaves the view for good.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-from torpor.conversation.folding import head_of_view
-from torpor.conversation.segments import rebuilt, withdrawing
+from torpor.conversation.folding import changed_in_place
+from torpor.conversation.segments import withdrawing
 from torpor.conversation.state import ConversationState
 from torpor.conversation.view import View
 from torpor.records.attachments import TYPE, Attachment, Why, attachment_of, told_of
@@ -69,25 +69,8 @@ def withdrawn(state: ConversationState, places: Iterable[int], *, why: Why) -> C
     Args: places: of the attachments in the view, from 0.
     """
     known = attachments_in(state.view)
-    notes: Mapping[int, Block] = {
+    notes: dict[int, Block] = {
         place: text_block(f"[Attachment {told_of(known[place])}: {_WORDS[why]}.]") for place in sorted(set(places))
     }
-    head, skills = head_of_view(state)
-    view, _ = rebuilt(state.view, state.starts, head=head, change=withdrawing(notes))
-    return ContextReplaced(
-        turn=state.starts[-1].turn,
-        reason=FoldReason.WITHDRAWN,
-        generation=state.generation,
-        kept_from=state.starts[0].turn,
-        head=head,
-        link=view.link.hex(),
-        turns=(min(state.covered[0], 1), state.covered[0]),
-        seqs=(min(state.covered[1], 1), state.covered[1]),
-        summary=state.summary,
-        items=state.items,
-        left_out=state.left_out,
-        left_out_turns=state.left_out_turns,
-        skills=skills,
-        withdrawn=dict(notes),
-        why=why.value,
-    )
+    record = changed_in_place(state, withdrawing(notes), reason=FoldReason.WITHDRAWN)
+    return msgspec.structs.replace(record, withdrawn=notes, why=why.value)

@@ -148,12 +148,7 @@ class LocalUploads:
 
     def finished_blobs(self, key: ConversationKey, *, since_us: int) -> frozenset[str]:
         """Blobs that a message may name soon: of uploads that were touched since."""
-        found = (self.found(key, path.stem) for path in self._listed(key, "*.json"))
-        return frozenset(
-            upload.announced.blob
-            for upload in found
-            if upload is not None and upload.announced.blob and upload.announced.touched_us >= since_us
-        )
+        return frozenset(each.blob for each in self.known(key) if each.blob and each.touched_us >= since_us)
 
     def owners(self) -> tuple[ConversationKey, ...]:
         """Everybody of whom there is something. Raises: StoreUnavailable."""
