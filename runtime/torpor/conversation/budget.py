@@ -14,7 +14,7 @@ turn is prepared. History only reports that it is over.
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from operator import attrgetter
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -67,7 +67,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return sum(map(self.allotment, (*SECTIONS, "headroom")))
 
 
-_GRANTS: Final = tuple((name, attrgetter(f"{name}_tokens"), drawn) for name, drawn in SECTIONS.items())
+@cache
+def _caps(profile: Profile) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+    """Allotments with a cap, and the sections that draw on them; asked before each call of a model."""
+    granted = ((name, profile.allotment(name), drawn) for name, drawn in SECTIONS.items())
+    return tuple(cap for cap in granted if cap[1])
+
 
 PROFILES: Final[dict[str, Profile]] = {
     "administrative": Profile(
@@ -121,11 +126,10 @@ def head_bytes(state: ConversationState) -> int:
 
 def exceeded(sections: Mapping[str, int], profile: Profile) -> tuple[str, ...]:
     """Allotments of ``profile`` that ``sections`` go beyond."""
-    over = [
-        name
-        for name, granted_by, drawn in _GRANTS
-        if 0 < granted_by(profile) < sum(sections.get(section, 0) for section in drawn)
-    ]
+    over = []
+    for name, granted, drawn in _caps(profile):
+        if granted < sum(sections.get(section, 0) for section in drawn):
+            over.append(name)
     if sections.get("headroom", 0) < profile.headroom_tokens:
         over.append("headroom")
     return tuple(over)
@@ -153,7 +157,7 @@ def next_request_tokens(state: ConversationState, view_bytes: int, *, bytes_per_
     Less than was counted when something left the view; all of it is an estimate when nothing was counted.
     """
     size_bytes = state.preamble.size_bytes + view_bytes
-    counted = input_tokens(state.last_usage) + state.last_usage.output_tokens
+    counted = tokens_of(state.last_usage)
     if not counted:
         return math.ceil(size_bytes / bytes_per_token)
     return max(counted + math.ceil((size_bytes - state.measured_bytes) / bytes_per_token), 0)

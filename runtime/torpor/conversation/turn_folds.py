@@ -191,6 +191,8 @@ def _counted(state: ConversationState, messages: int) -> ConversationState:
 
 def _round_closed(view: View, turn: TurnState, what: str) -> View:
     """The view with the open round's reply and results in it, in the model's order of calls."""
+    if not (turn.reply or turn.calls or turn.note):
+        return view
     if turn.open_calls:
         raise BadHistory(f"{what} leaves calls {tuple(call.id for call in turn.open_calls)!r} open")
     if turn.reply:
