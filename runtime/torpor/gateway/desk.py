@@ -63,7 +63,7 @@ class Desk:
         """Of uploads, being written."""
         self._waiting = 0
         """Requests whose answer is on its way."""
-        self._long_answers = anyio.CapacityLimiter(1)
+        self._long_answers: anyio.Lock | None = None
         """Made one after the other, each once there is room for it: otherwise a client that asks for many at once, and
         reads none, would have all of them kept for it."""
 
@@ -204,6 +204,8 @@ class Desk:
         self._spawn(answering, name=f"answer:{tag(frame)}")
 
     async def _answer_with_rows(self, frame: ClientFrame, work: Callable[[], Awaitable[ServerFrame]]) -> None:
+        if self._long_answers is None:
+            self._long_answers = anyio.Lock()
         try:
             async with self._long_answers:
                 await self.outbox.room()

@@ -37,6 +37,19 @@ def _before_hello() -> CloseReason:
 class Metered(ServerConnection):
     """See the module docstring."""
 
+    # Beside what the library has in its dictionary: with these it would be too large to share its keys with others.
+    __slots__ = (
+        "_counts_all",
+        "_frames",
+        "_is_flooded",
+        "_method",
+        "_spent",
+        "_spent_at_s",
+        "_turn",
+        "_unread",
+        "on_flood",
+    )
+
     options: ClassVar[GatewayOptions]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

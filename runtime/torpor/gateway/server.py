@@ -22,6 +22,7 @@ import anyio
 import msgspec
 import structlog
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
@@ -52,6 +53,7 @@ from torpor.records.frames import SUBPROTOCOL
 SOCKET_PATH: Final = "/"
 _PAGES: Final = frozenset({"/healthz", "/readyz"})
 _READING: Final = frozenset({"GET", "HEAD"})
+_NO_HEADERS: Final = Headers()
 _log = structlog.get_logger()
 
 
@@ -331,7 +333,7 @@ def _forget_headers(connection: ServerConnection) -> None:
     """Those of the handshake would be a fifth of what an idle connection costs, and nobody reads them again."""
     for message in (connection.request, connection.response):
         if message is not None:
-            message.headers.clear()
+            message.headers = _NO_HEADERS
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

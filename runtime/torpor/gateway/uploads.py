@@ -7,6 +7,7 @@ An upload is its owner's, and begins again where it was cut off. What comes of i
 whoever reads that message needs nothing but the ticket's word, so a send waits for no disk.
 """
 
+import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -173,7 +174,7 @@ class Uploads:
     async def _finished(self, key: ConversationKey, upload: str) -> Row:
         found = await self._in_thread(partial(self._whole, key, upload))
         if found.announced.blob:
-            if await self._blobs.get(key, found.announced.blob, offset=0, size=1) is None:  # another bucket, say
+            if not await self._is_stored(key, found.announced.blob):  # it was damaged, or this is another bucket
                 await self._in_thread(partial(self._files.drop, key, upload))
                 raise UnknownUpload(upload)
             return msgspec.json.decode(found.announced.result, type=Row)
@@ -211,6 +212,10 @@ class Uploads:
         )
         await self._in_thread(partial(self._files.finish, key, upload, done))
         return row
+
+    async def _is_stored(self, key: ConversationKey, blob: str) -> bool:
+        data = await self._blobs.get(key, blob)
+        return data is not None and await self._in_thread(lambda: hashlib.sha256(data).hexdigest()) == blob
 
     def _whole(self, key: ConversationKey, upload: str) -> OpenUpload:
         with self._files.lock(key):
