@@ -91,11 +91,19 @@ class AttachmentMissing(ProviderError):
     """Files of the request are not there any more; the host was not asked."""
 
     code = "attachment_missing"
+    how: ClassVar[str] = "not stored any more"
 
     def __init__(self, places: tuple[int, ...]) -> None:
-        super().__init__(f"attachments of the request are not stored any more, {len(places)} of them")
+        super().__init__(f"attachments of the request are {self.how}, {len(places)} of them")
         self.places = places
         """Which of the attachments in the request, from 0."""
+
+
+class AttachmentDamaged(AttachmentMissing):
+    """What is stored of them is not what they were; the host was not asked."""
+
+    code = "attachment_damaged"
+    how = "stored with other bytes than they had"
 
 
 class AttachmentsUnavailable(ProviderError):

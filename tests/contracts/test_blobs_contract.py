@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 
+from tests.support.damaged import damage
 from tests.support.s3_server import Bucket, served_bucket
 from tests.support.sample_records import KEY
 from torpor.records.ids import ConversationKey
@@ -50,6 +51,14 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> ErasableBlobs:
 async def test_a_blob_is_found_by_the_hash_of_its_content(blobs: Blobs) -> None:
     handle = await blobs.put(KEY, DATA)
     assert handle == hashlib.sha256(DATA).hexdigest()
+    assert await blobs.get(KEY, handle) == DATA
+
+
+async def test_what_was_damaged_is_written_anew_when_it_is_put_again(blobs: ErasableBlobs) -> None:
+    handle = await blobs.put(KEY, DATA)
+    damage(blobs, KEY, handle, DATA[:-1] + b"?")
+    assert await blobs.get(KEY, handle) == DATA[:-1] + b"?"
+    await blobs.put(KEY, DATA)
     assert await blobs.get(KEY, handle) == DATA
 
 

@@ -52,6 +52,7 @@ SAMPLES = [
     provider_errors.RequestInvalid("too odd"),
     provider_errors.AttachmentNotTaken("could not process image", at=(0, 1)),
     provider_errors.AttachmentMissing((0, 2)),
+    provider_errors.AttachmentDamaged((0, 2)),
     provider_errors.AttachmentsUnavailable("attachments cannot be read now"),
     provider_errors.RequestTooLarge("the request has 40 MB, expected at most 32"),
     provider_errors.KeyRefused("invalid key"),

@@ -35,6 +35,7 @@ _REMEDIES: Final = {
     "model_request_invalid": "mostly an option of the agent's [model]; `{program} doctor` tries them",
     "attachment_not_taken": "a note stands for the file from now on; send it in another form",
     "attachment_missing": "send the file again",
+    "attachment_damaged": "send the file again; `{program} verify` names all that were damaged",
     "attachments_unavailable": "look at where [blobs] lie; the server's log says why they cannot be read",
     "output_limit": "raise max_tokens of the agent",
     "crashed": "`{program} inspect` names the step that ended it",

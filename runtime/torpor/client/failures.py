@@ -28,6 +28,16 @@ class ConnectionLost(ClientError):
         self.request = request
 
 
+class FileDiffers(ClientError):
+    """The bytes of an attachment are not those that its name stands for: they were damaged where they are stored."""
+
+    code = "file_differs"
+
+    def __init__(self, blob: str, *, size_bytes: int) -> None:
+        super().__init__(f"{size_bytes} bytes came for attachment {blob!r}, and they have another digest")
+        self.blob = blob
+
+
 class ServerRefused(ClientError):
     """The server does not talk to this client, and trying again would not change that."""
 

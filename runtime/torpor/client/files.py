@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from torpor.client.failures import RequestRefused
+from torpor.client.failures import FileDiffers, RequestRefused
 from torpor.records.frames import BeginUpload, ClientFrame, Fetch, FinishUpload, Piece, Result, UploadPiece
 
 PIECE_BYTES: Final = 262_144
@@ -64,4 +64,8 @@ async def fetched(by: Ask, conversation: str, blob: str, *, piece_bytes: int = P
         pieces.append(piece.data)
         offset += len(piece.data)
         if not piece.data:
-            return b"".join(pieces)
+            break
+    data = b"".join(pieces)
+    if hashlib.sha256(data).hexdigest() != blob:
+        raise FileDiffers(blob, size_bytes=len(data))
+    return data

@@ -226,7 +226,8 @@ class TorporClient:
     async def fetch(self, conversation: str, blob: str) -> bytes:
         """An attachment of the conversation, as ``message.received`` names it.
 
-        Raises: RequestRefused: with ``unknown_conversation`` no message of this conversation has it.
+        Raises: RequestRefused: with ``unknown_conversation`` no message of this conversation has it. FileDiffers: its
+            bytes were damaged where they are stored.
         """
         return await files.fetched(self._asking, conversation, blob)
 

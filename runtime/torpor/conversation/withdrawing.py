@@ -1,7 +1,7 @@
 """Attachments in a view: which there are, and a view without some of them, in whose place notes stand. Pure.
 
-Above: the turn, which finds that their bytes are gone, that a host does not take them, or that they are too many for a
-request. Once a file was refused, every later request that holds it would be; so it leaves the view for good.
+Above: the turn, which finds that their bytes are gone or damaged, that a host does not take them, or that they are too
+many for a request. Once a file was refused, every later request that holds it would be; so it leaves the view for good.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ from torpor.records.journal import ContextReplaced, FoldReason
 
 _WORDS: Final = {
     Why.MISSING: "its bytes are no longer stored, so you cannot see it; say so if it matters",
+    Why.DAMAGED: "its bytes were damaged where they are stored, so you cannot see it; say so if it matters",
     Why.REFUSED: "the model's host did not take it, so you cannot see it; say so if it matters",
     Why.ROOM: "it was shown before; there is no room to show it again",
 }

@@ -38,6 +38,8 @@ class Why(StrEnum):
 
     MISSING = "missing"
     """Its bytes are not there."""
+    DAMAGED = "damaged"
+    """Its bytes are not those that it names."""
     REFUSED = "refused"
     """The model's host does not take it."""
     ROOM = "room"

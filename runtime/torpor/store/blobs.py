@@ -99,7 +99,7 @@ class LocalBlobs:
         return await anyio.to_thread.run_sync(look, limiter=self._limit)
 
     def _write(self, key: ConversationKey, data: bytes, *, temporary: str) -> str:
-        """A file that is there is whole: it was renamed into place after its flush."""
+        """A file that is there was whole when it was renamed into place; one that was damaged since is written anew."""
         folder = self._folder(key)
         handle = hashlib.sha256(data).hexdigest()
         path, unfinished = folder / handle, folder / temporary
@@ -109,7 +109,7 @@ class LocalBlobs:
                 self._kept.keep(key, handle)
                 self._unfinished.add(temporary)
                 is_there = path.exists()
-            if not is_there:
+            if not is_there or not _holds(path, data):
                 _write_new(unfinished, data)
                 unfinished.rename(path)
             _flush_directory(folder)  # also for a file that is there: its writer may not have come this far
@@ -205,6 +205,14 @@ def _write_new(path: Path, data: bytes) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(data) + 1) == data
+    except FileNotFoundError:
+        return False
 
 
 def _flush_directory(folder: Path) -> None:

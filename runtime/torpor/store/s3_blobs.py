@@ -95,8 +95,7 @@ class S3Blobs:
         path = self._path(key, handle)
         with self._lock(handle):
             self._kept.keep(key, handle)
-        if self._size_bytes(path) is None:
-            self._obstore.put(self._store, path, data)
+        self._obstore.put(self._store, path, data)  # also where one is: it may have been damaged since
         return handle
 
     def _get(self, path: str, *, offset: int, size: int | None) -> bytes | None:

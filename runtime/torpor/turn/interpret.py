@@ -462,7 +462,7 @@ class Interpreter:
             failure = answers.failed(
                 turn,
                 answer,
-                is_without_files=bool(unsent) and (why is Why.MISSING or not turn.has_withdrawn),
+                is_without_files=bool(unsent) and (why is not Why.REFUSED or not turn.has_withdrawn),
                 key=self._key,
                 was_shown=sink.has_shown and not self._key.is_child,  # nobody sees what a sub-agent says
                 fallback=agent.fallback,

@@ -24,7 +24,7 @@ from tests.support import files_people_send as files
 from tests.support.request_rules import violations
 from tests.support.s3_server import CREDENTIALS, served_bucket
 from torpor.cli.main import torpor as command
-from torpor.client.failures import RequestRefused
+from torpor.client.failures import FileDiffers, RequestRefused
 from torpor.records.events import ContextReplacedEvent, MessageReceivedEvent, ModelFailedEvent
 from torpor.records.ids import ConversationKey
 from torpor_fake_api.server import FakeApi, serving
@@ -187,6 +187,30 @@ async def test_a_file_whose_bytes_are_gone_is_told_to_the_model_as_that(
     assert sent_files(last) == []
     assert "scan.png (image/png): its bytes are no longer stored" in json.dumps(last["messages"])
     assert violations(last) == []
+
+
+async def test_a_file_whose_bytes_were_damaged_is_told_to_the_model_and_is_whole_when_it_is_sent_again(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path / "home", api)
+    data = files.noise(320, 320)
+    async with house.served(monkeypatch) as served:
+        row = await served.uploaded(data, name="scan.png")
+        await served.said("c1", "look", row["attachment"])
+        assert base64.b64decode(sent_files(api.bodies[-1])[0]["source"]["data"]) == data
+        (blob,) = (house.data / "blobs").rglob(row["blob"])
+        blob.write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+        events = await served.said("c1", "again")
+        with pytest.raises(FileDiffers):
+            await served.client.fetch("c1", row["blob"])
+        assert (await served.uploaded(data, name="scan.png"))["blob"] == row["blob"]
+        assert tags(await served.said("c1", "once more", row["attachment"]))[-1] == "turn.finished"
+    (failed,) = [event for event in events if isinstance(event, ModelFailedEvent)]
+    assert (failed.code, tags(events)[-1]) == ("attachment_damaged", "turn.finished")
+    assert sent_files(api.bodies[1]) == []
+    assert "scan.png (image/png): its bytes were damaged where they are stored" in json.dumps(api.bodies[1]["messages"])
+    assert [base64.b64decode(each["source"]["data"]) for each in sent_files(api.bodies[2])] == [data]
+    assert violations(api.bodies[2]) == []
 
 
 async def test_what_one_sent_comes_back_to_its_owner_and_by_a_link_to_whoever_has_it(

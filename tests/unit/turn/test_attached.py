@@ -1,13 +1,16 @@
 """The files of a request: read, missing, out of reach; and which of them a host's fault is about."""
 
 import pytest
+from structlog.testing import capture_logs
 
+from tests.support.damaged import damage
 from tests.support.marked import attachment
 from torpor.attachments.options import AttachmentOptions
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.view import View
 from torpor.errors import StoreUnavailable
 from torpor.provider_errors import (
+    AttachmentDamaged,
     AttachmentMissing,
     AttachmentNotTaken,
     AttachmentsUnavailable,
@@ -56,6 +59,24 @@ async def test_what_is_not_there_is_named_by_its_place() -> None:
         await NO_FILES.read(KEY, view_of(OLD))
 
 
+async def test_bytes_that_are_not_those_named_are_not_sent() -> None:
+    blobs = MemoryBlobs()
+    large = bytes(1_000_000)
+    for data in (b"old picture", b"new picture", large):
+        await blobs.put(KEY, data)
+    damage(blobs, KEY, NEW.blob, b"new pictur\xe5")
+    damage(blobs, KEY, attachment(large).blob, large[:-1] + b"1")
+    with pytest.raises(AttachmentMissing) as missing:
+        await AttachedFiles(blobs).read(KEY, view_of(NEW, PDF, OLD))
+    assert (type(missing.value), missing.value.places) == (AttachmentMissing, (1,))
+    with capture_logs() as logs, pytest.raises(AttachmentDamaged) as damaged:
+        await AttachedFiles(blobs).read(KEY, view_of(NEW, OLD, attachment(large)))
+    assert damaged.value.places == (0, 2)
+    assert [(line["event"], len(line["blobs"])) for line in logs] == [("attachments.damaged", 2)]
+    await blobs.put(KEY, b"new picture")
+    assert await AttachedFiles(blobs).read(KEY, view_of(NEW)) == {NEW.blob: b"new picture"}
+
+
 async def test_what_cannot_be_read_now_may_be_asked_for_again() -> None:
     with pytest.raises(AttachmentsUnavailable, match="the disk is gone"):
         await AttachedFiles(Broken()).read(KEY, view_of(OLD))
@@ -80,6 +101,7 @@ def state(*new: Attachment) -> ConversationState:
     ("fault", "places", "why"),
     [
         (AttachmentMissing((1,)), (1,), Why.MISSING),
+        (AttachmentDamaged((1, 2)), (1, 2), Why.DAMAGED),
         (AttachmentNotTaken("no", at=(2, 1), is_of_picture=True), (2,), Why.REFUSED),
         (AttachmentNotTaken("no", at=(9, 9), is_of_picture=True), (0, 1), Why.REFUSED),
         (AttachmentNotTaken("no images", is_of_picture=True), (0, 1), Why.REFUSED),
