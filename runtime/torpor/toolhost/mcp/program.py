@@ -2,7 +2,7 @@
 
 Above: ``sdk``, which hands the two streams to a client. It stands for the library's own transport, which reads a line
 however long it is: here a line that never ends, ends the connection. The program has a session of its own, and in the
-end nothing is left of it, nor of what it started.
+end nothing is left of it, nor of what it started; also where this process is killed.
 """
 
 import os
@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from torpor.toolhost.descendants import kill_descendants
+from torpor.toolhost.mcp.lifeline import Lifeline
 
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """Variables that a program has of the server's own environment."""
@@ -50,27 +51,30 @@ async def program_streams(
     Raises: OSError: it cannot be started.
     """
     inherited = {name: value for name in INHERITED if (value := os.environ.get(name)) is not None}
-    process = await anyio.open_process(
-        list(command),
-        env={**inherited, **env},
-        cwd=cwd,
-        stderr=None if shows_errors else subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    # Nothing may be awaited from here to the block, or a cancellation would leave the process alone.
-    to_session, incoming = anyio.create_memory_object_stream[Item](0)
-    outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, process, to_session, line_bytes_max)
-        tasks.start_soon(_write, process, from_session, to_session)
-        try:
-            yield incoming, outgoing
-        finally:
-            incoming.close()
-            outgoing.close()
-            with anyio.CancelScope(shield=True):  # each wait within it is bounded
-                await _stop(process)
-            tasks.cancel_scope.cancel()
+    with Lifeline() as lifeline:
+        process = await anyio.open_process(
+            list(command),
+            env={**inherited, **env},
+            cwd=cwd,
+            stderr=None if shows_errors else subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=lifeline.passed,
+        )
+        # Nothing may be awaited from here to the block, or a cancellation would leave the process alone.
+        lifeline.tie(process.pid)
+        to_session, incoming = anyio.create_memory_object_stream[Item](0)
+        outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, process, to_session, line_bytes_max)
+            tasks.start_soon(_write, process, from_session, to_session)
+            try:
+                yield incoming, outgoing
+            finally:
+                incoming.close()
+                outgoing.close()
+                with anyio.CancelScope(shield=True):  # each wait within it is bounded
+                    await _stop(process)
+                tasks.cancel_scope.cancel()
 
 
 async def _read(process: anyio.abc.Process, to_session: MemoryObjectSendStream[Item], line_bytes_max: int) -> None:
