@@ -147,6 +147,13 @@ async def test_a_part_of_a_blob_is_read(blobs: Blobs, offset: int, size: int | N
     assert await blobs.get(KEY, handle, offset=offset, size=size) == expected
 
 
+async def test_the_size_of_a_blob_is_told_without_its_bytes(blobs: ErasableBlobs) -> None:
+    for data in (DATA, b""):
+        assert await blobs.size_bytes(KEY, await blobs.put(KEY, data)) == len(data)
+    for stranger, handle in ((KEY, "0" * 64), (KEY, "../x"), (OTHERS[0], hashlib.sha256(DATA).hexdigest())):
+        assert await blobs.size_bytes(stranger, handle) is None
+
+
 async def test_equal_data_of_one_owner_has_one_handle_in_all_conversations(blobs: Blobs) -> None:
     first = await blobs.put(KEY, DATA)
     other = ConversationKey(KEY.tenant, KEY.owner, "c_2")

@@ -73,6 +73,15 @@ class LocalBlobs:
             return read()
         return await anyio.to_thread.run_sync(read, limiter=self._limit)
 
+    async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
+        if not HANDLE.fullmatch(handle):
+            return None
+        look = partial(_size_bytes, self._folder(key) / handle)
+        if self._limit is None:
+            await anyio.lowlevel.checkpoint()
+            return look()
+        return await anyio.to_thread.run_sync(look, limiter=self._limit)
+
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         remove = partial(self._remove, key, [handle for handle in handles if _STORED.fullmatch(handle)])
         if self._limit is None:
@@ -170,6 +179,10 @@ class MemoryBlobs:
             return None
         return data[offset:] if size is None else data[offset : offset + size]
 
+    async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
+        data = await self.get(key, handle)
+        return None if data is None else len(data)
+
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         await anyio.lowlevel.checkpoint()
         for handle in handles:
@@ -237,6 +250,15 @@ def _read(path: Path, *, offset: int, size: int | None) -> bytes | None:
         with path.open("rb") as file:
             file.seek(offset)
             return file.read(-1 if size is None else size)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise _translated(exc, path) from exc
+
+
+def _size_bytes(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
     except FileNotFoundError:
         return None
     except OSError as exc:

@@ -367,6 +367,10 @@ class Blobs(Protocol):
 class ErasableBlobs(Blobs, Protocol):
     """The same, where they can be taken away."""
 
+    async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
+        """Of the whole; None when this owner has no such blob. Raises: StoreUnavailable."""
+        ...
+
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         """This owner has these blobs no more, durably; one that is not there is no error.
 

@@ -74,6 +74,11 @@ class S3Blobs:
             return None
         return await self._in_thread(partial(self._get, self._path(key, handle), offset=offset, size=size))
 
+    async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
+        if not HANDLE.fullmatch(handle):
+            return None
+        return await self._in_thread(partial(self._size_bytes, self._path(key, handle)))
+
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         await self._in_thread(partial(self._remove, key, [handle for handle in handles if HANDLE.fullmatch(handle)]))
 
@@ -104,12 +109,20 @@ class S3Blobs:
                 return bytes(self._obstore.get(self._store, path).bytes())
             except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
                 return None
+        if size:
+            try:
+                return bytes(self._obstore.get_range(self._store, path, start=offset, end=offset + size))
+            except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+                return None
+            except self._obstore.exceptions.BaseError:
+                if (size_bytes := self._size_bytes(path)) is None or offset < size_bytes:
+                    raise
+                return b""  # a range that holds nothing is none to the protocol
         if (size_bytes := self._size_bytes(path)) is None:
             return None
-        end = size_bytes if size is None else min(offset + size, size_bytes)
-        if offset >= end:
-            return b""  # a range that holds nothing is none to the protocol
-        return bytes(self._obstore.get_range(self._store, path, start=offset, end=end))
+        if size is not None or offset >= size_bytes:
+            return b""
+        return bytes(self._obstore.get_range(self._store, path, start=offset, end=size_bytes))
 
     def _remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         for handle in handles:
