@@ -352,15 +352,17 @@ class Actor:
         journal.after_commit(partial(reply.resolve, answer))
 
     def _cancel(self, journal: Journal, reply: PendingReply, command: CancelTurn) -> None:
-        turn = journal.state.turn
-        if turn is None or (self._interpreter is None and not self._is_leaving):
+        running, interpreter = journal.state.turn, self._interpreter
+        opening = interpreter.opening if interpreter is not None else None
+        turn = running.number if running is not None else opening
+        if turn is None or (interpreter is None and not self._is_leaving):
             reply.fail(NothingToCancel())
             return
-        if self._interpreter is None or self._is_resting:
+        if interpreter is None or self._is_resting:
             retry_after_s = self._parts.actor.busy_retry_after_s
             reply.fail(Unavailable("the turn goes on when the server has started again", retry_after_s=retry_after_s))
             return
-        self._interpreter.cancel(command.reason, turn=turn.number, ended=partial(reply.resolve, turn.number))
+        interpreter.cancel(command.reason, turn=turn, ended=partial(reply.resolve, turn))
 
     def _hibernate(self, journal: Journal, reply: PendingReply, command: Hibernate) -> None:
         turn = journal.state.turn

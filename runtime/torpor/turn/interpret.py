@@ -219,10 +219,16 @@ class Interpreter:
             case _:
                 assert_never(step)
 
+    @property
+    def opening(self) -> int | None:
+        """The turn that is about to begin, while something has to be waited for first."""
+        step = self.doing.step if self.doing is not None else None
+        return step.turn if isinstance(step, PrepareTurn) else None
+
     def cancel(self, reason: str, *, turn: int, ended: Callable[[], None] | None = None) -> None:
         """End ``turn`` at its next await if it still runs; ``ended`` is called once its end is durable."""
         running = self._journal.state.turn
-        if running is None or running.number != turn:
+        if turn != (self.opening if running is None else running.number):
             if ended is not None:
                 self._journal.after_commit(ended)
             return
@@ -244,8 +250,14 @@ class Interpreter:
         if self._agent is None:
             self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
         else:
+            if not self._stopping:
+                with anyio.CancelScope() as self._scope:
+                    await self._opening.wait_for_tools(step, self._agent)
+                self._scope = None
             folding = self._folding_of(self._agent, self._agent.model_name)
             await self._opening.begin(step, self._agent, folding=folding)
+            if self._stopping and isinstance(self._opening.next_step(), Rest):
+                self._ended()  # its message was taken back meanwhile
 
     def _finish(self, step: FinishTurn) -> None:
         match step.end:

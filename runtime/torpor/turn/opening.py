@@ -53,13 +53,16 @@ class Opening:
     async def begin(self, step: PrepareTurn, agent: Agent, *, folding: Folding) -> None:
         """Add the records that begin the turn, or none when another step has become the next one meanwhile."""
         decided = await self.decided(agent)
-        await self.tools_known(agent, self._principal(step))
-        if isinstance(now := self._next_step(), PrepareTurn):
+        if isinstance(now := self.next_step(), PrepareTurn):
             step = now  # a message that came meanwhile may go first
         lookback = await self._lookback(step, agent, decided, folding=folding)
-        if lookback is None or self._next_step() != step:
+        if lookback is None or self.next_step() != step:
             return
         self._journal.add(*self._records(step, agent, decided, folding=folding, lookback=lookback))
+
+    async def wait_for_tools(self, step: PrepareTurn, agent: Agent) -> None:
+        """What may be cut short before a turn begins; it begins all the same."""
+        await self.tools_known(agent, self._principal(step))
 
     async def decided(self, agent: Agent) -> Decided:
         """What the flags say now."""
@@ -141,7 +144,7 @@ class Opening:
             await self._journal.flush()  # the turns that are about to go may have ended just now
         earlier = EarlierTurns(self._key, pages=self._pages, state=ahead.state)
         exchanges = await earlier.exchanges(count, deadline_s=self._options.lookback_deadline_s)
-        if self._next_step() != step:
+        if self.next_step() != step:
             return None  # another message goes first, with what it asks for
         if self._journal.state is not state:
             last_folded = ahead.state.covered[0]
@@ -171,5 +174,5 @@ class Opening:
         senders = [each.principal for each in self._journal.state.queued if each.id in step.messages]
         return senders[-1] if senders else ""
 
-    def _next_step(self) -> object:
+    def next_step(self) -> object:
         return next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us())

@@ -14,6 +14,8 @@ from tests.support.mcp_house import QUICK, lending
 from tests.support.mcp_played import Life, PlayedServer, echo, listed, said
 from torpor.conversation.budget import Profile
 from torpor.flags.contract import Decided, FlagContext, defaulted
+from torpor.records.commands import RetractMessage
+from torpor.records.ids import MessageId
 from torpor.records.journal import Outcome, ToolFinished, ToolStarted, TurnCancelled, TurnFinished
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import Unreachable
@@ -78,6 +80,32 @@ async def test_a_server_that_is_slow_holds_up_a_turn_only_so_long() -> None:
             await anyio.lowlevel.checkpoint()
         await engine.ask("again")
         assert "lib__read" in offered(engine)
+
+
+@pytest.mark.parametrize("is_taken_back", [False, True])
+async def test_a_turn_that_waits_for_a_slow_server_is_cancelled_at_once(is_taken_back: bool) -> None:
+    played = PlayedServer("read")
+    asked, ready = anyio.Event(), anyio.Event()
+
+    async def slow(life: Life) -> None:
+        asked.set()
+        await ready.wait()
+
+    played.at_open = slow
+    options = msgspec.structs.replace(QUICK, turn_wait_s=3_600.0)
+    async with lending(played, options=options) as elsewhere, running_engine(says("So."), elsewhere=elsewhere) as engine:
+        await engine.send("one", message_id="m_one")
+        await asked.wait()
+        if is_taken_back:
+            await engine.supervisor.deliver(KEY, RetractMessage(principal="ann", message_id=MessageId("m_one")))
+        assert await engine.cancel() == 1
+        await engine.rested()
+        assert len(await engine.records_of(TurnCancelled)) == (not is_taken_back)
+        assert engine.model.requests == []
+        ready.set()
+        await engine.ask("two")
+        assert "lib__read" in offered(engine)
+        assert len(await engine.records_of(TurnFinished)) == 1
 
 
 async def test_tools_of_a_server_that_stays_away_leave_and_come_back() -> None:
