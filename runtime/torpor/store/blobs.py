@@ -32,7 +32,9 @@ _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of the system that say that nothing more can be written."""
-_THREADS: Final = 4
+_THREADS: Final = 16
+"""While the event loop is busy, a thread waits some 5 ms for the interpreter after each call of the system, and a blob
+takes a dozen of these; the waits of many pass together. After a restart hundreds are stored within a few seconds."""
 
 
 class LocalBlobs:
