@@ -93,7 +93,10 @@ async def test_a_turn_that_waits_for_a_slow_server_is_cancelled_at_once(is_taken
 
     played.at_open = slow
     options = msgspec.structs.replace(QUICK, turn_wait_s=3_600.0)
-    async with lending(played, options=options) as elsewhere, running_engine(says("So."), elsewhere=elsewhere) as engine:
+    async with (
+        lending(played, options=options) as elsewhere,
+        running_engine(says("So."), elsewhere=elsewhere) as engine,
+    ):
         await engine.send("one", message_id="m_one")
         await asked.wait()
         if is_taken_back:
