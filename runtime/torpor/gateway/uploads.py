@@ -8,7 +8,7 @@ whoever reads that message needs nothing but the ticket's word, so a send waits 
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -94,7 +94,6 @@ class Uploads:
         if size_bytes > options.upload_bytes_max:
             expected = f"expected at most {options.upload_bytes_max}; send a part of it"
             raise AttachmentTooLarge(f"file {shown(name)!r} has {size_bytes} bytes, {expected}")
-        await self.sweep_of(key)
         announced = Announced(
             name=shown(name),
             size_bytes=size_bytes,
@@ -103,16 +102,23 @@ class Uploads:
             owner=key.owner,
             touched_us=now_us,
         )
-        async with self._alone(key, upload):
-            return await self._in_thread(partial(self._begin, key, upload, announced))
+        gone: dict[str, Announced] = {}
+        try:
+            async with self._alone(key, upload):
+                return await self._in_thread(partial(self._begin, key, upload, announced, gone=gone))
+        finally:
+            await self._collect(key, gone)
 
-    def _begin(self, key: ConversationKey, upload: str, announced: Announced) -> int:
+    def _begin(self, key: ConversationKey, upload: str, announced: Announced, *, gone: dict[str, Announced]) -> int:
+        """Args: gone: gets what is forgotten for it."""
         options = self._options
         with self._files.lock(key):
-            found = self._files.found(key, upload)
+            dropped, left = self._files.drop_older(key, before_us=self._expired_us())
+            gone.update(dropped)
+            found = left.get(upload)
             if found is not None and found.announced.is_same_as(announced):
                 return found.received_bytes
-            known = self._files.known(key)
+            known = [each.announced for each in left.values()]
             begun = [announced.size_bytes, *(each.size_bytes for each in known if not each.blob)]
             ended = [announced.size_bytes, *(each.size_bytes for each in known if each.blob)]
             for count, what, most in (
@@ -122,6 +128,8 @@ class Uploads:
             ):
                 if count > most:
                     raise TooManyUploads(count, what=what, most=most, retry_after_s=_RETRY_S)
+            if found is not None:
+                gone[upload] = found.announced
             self._files.begin(key, upload, announced)
             return 0
 
@@ -182,10 +190,16 @@ class Uploads:
         made = part.with_suffix(".made")
         try:
             looked = await self._inspector.look(part, made=made, name=found.announced.name)
+            data = await self._in_thread(partial(self._files.read, made if looked.is_made else part))
         except AttachmentRefused:
             await self._in_thread(partial(self._files.drop, key, upload))
             raise
-        data = await self._in_thread((made if looked.is_made else part).read_bytes)
+        except StoreError:
+            if await self._in_thread(partial(self._files.found, key, upload)) is None:  # it was forgotten meanwhile
+                raise UnknownUpload(upload) from None
+            raise
+        meant = msgspec.structs.replace(found.announced, meant=hashlib.sha256(data).hexdigest())
+        await self._noted(key, upload, meant)
         blob = await self._blobs.put(_kept_for(key, upload), data)
         attachment = Attachment(
             blob=blob,
@@ -205,13 +219,31 @@ class Uploads:
             **msgspec.to_builtins(attachment),
         }
         done = msgspec.structs.replace(
-            found.announced,
+            meant,
             blob=blob,
             result=msgspec.Raw(msgspec.json.encode(row)),
             touched_us=self._clock.now_us(),
         )
-        await self._in_thread(partial(self._files.finish, key, upload, done))
+        await self._noted(key, upload, done)
         return row
+
+    async def _noted(self, key: ConversationKey, upload: str, announced: Announced) -> None:
+        """Keep what is known of it, unless it was forgotten meanwhile: then nothing of it stays.
+
+        Raises: UnknownUpload.
+        """
+
+        def note() -> bool:
+            with self._files.lock(key):
+                if (found := self._files.found(key, upload)) is None or not found.announced.is_same_as(announced):
+                    return False
+                keep = self._files.finish if announced.blob else self._files.note
+                keep(key, upload, announced)
+                return True
+
+        if not await self._in_thread(note):
+            await self._collect(key, {upload: announced})
+            raise UnknownUpload(upload)
 
     async def _is_stored(self, key: ConversationKey, blob: str) -> bool:
         data = await self._blobs.get(key, blob)
@@ -233,8 +265,16 @@ class Uploads:
 
     async def drop(self, key: ConversationKey, upload: str) -> None:
         """Forget one; one that is not there is no error."""
+
+        def drop() -> OpenUpload | None:
+            with self._files.lock(key):
+                found = self._files.found(key, upload)
+                self._files.drop(key, upload)
+                return found
+
         async with self._alone(key, upload):
-            await self._in_thread(partial(self._files.drop, key, upload))
+            if (found := await self._in_thread(drop)) is not None:
+                await self._collect(key, {upload: found.announced})
 
     def named(self, key: ConversationKey, tickets: Sequence[str]) -> tuple[Attachment, ...]:
         """What a message for the conversation ``key`` may hold; from now on it is kept for that one. At once.
@@ -287,8 +327,16 @@ class Uploads:
         await self._in_thread(partial(self._files.drop_blobs, key, blobs))
 
     async def forget(self, key: ConversationKey) -> None:
-        """Everything of an owner that is on its way."""
-        await self._in_thread(partial(self._files.forget, key))
+        """Everything of an owner that is on its way; what is looked into just now finds that it was forgotten."""
+
+        def forget() -> Collection[str]:
+            with self._files.lock(key):
+                known = self._files.known(key)
+                self._files.forget(key)
+                return known
+
+        for upload in await self._in_thread(forget):
+            self._blobs.let_go(_kept_for(key, upload))
 
     @asynccontextmanager
     async def sweeping(self) -> AsyncIterator[None]:
@@ -310,17 +358,21 @@ class Uploads:
     async def sweep_of(self, key: ConversationKey) -> None:
         """What has expired of an owner's uploads goes, with blobs that no message came to name."""
 
-        def drop() -> dict[str, str]:
+        def drop() -> dict[str, Announced]:
             with self._files.lock(key):
-                return self._files.drop_older(key, before_us=self._expired_us())
+                return self._files.drop_older(key, before_us=self._expired_us()).gone
 
-        if not (dropped := await self._in_thread(drop)):
-            return
-        for upload in dropped:
+        await self._collect(key, await self._in_thread(drop))
+
+    async def _collect(self, key: ConversationKey, gone: Mapping[str, Announced]) -> None:
+        """Uploads are forgotten: their blobs go, unless something else needs them."""
+        for upload in gone:
             self._blobs.let_go(_kept_for(key, upload))
+        if not (blobs := {each.blob or each.meant for each in gone.values()} - {""}):
+            return
         with self._blobs.deciding():
             awaited = await self.awaited(key)
-            unnamed = await self._records.unnamed(key, sorted({*dropped.values()}))
+            unnamed = await self._records.unnamed(key, sorted(blobs))
             await self._blobs.remove(key, [blob for blob in unnamed if blob not in awaited])
 
     def _expired_us(self) -> int:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -41,6 +41,9 @@ class Announced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When something was added last, UTC, microseconds."""
     blob: str = ""
     """Of the finished one; empty before."""
+    meant: str = ""
+    """What it is to become, from before that is stored: should nobody come back for it, it is known what to take
+    away."""
     result: msgspec.Raw = msgspec.Raw(b"{}")
     """What was answered for it."""
 
@@ -54,6 +57,13 @@ class OpenUpload(msgspec.Struct, frozen=True):
 
     announced: Announced
     received_bytes: int
+
+
+class Swept(NamedTuple):
+    """Of an owner's uploads, by name."""
+
+    gone: dict[str, Announced]
+    left: dict[str, OpenUpload]
 
 
 _DECODER: Final = msgspec.json.Decoder(Announced)
@@ -84,10 +94,10 @@ class LocalUploads:
         part = path.with_suffix(".part")
         return OpenUpload(announced, part.stat().st_size if part.exists() else 0)
 
-    def known(self, key: ConversationKey) -> list[Announced]:
+    def known(self, key: ConversationKey) -> dict[str, OpenUpload]:
         """All of the owner, finished or not. Raises: StoreUnavailable."""
-        found = (self.found(key, path.stem) for path in self._listed(key, "*.json"))
-        return [upload.announced for upload in found if upload is not None]
+        found = ((path.stem, self.found(key, path.stem)) for path in self._listed(key, "*.json"))
+        return {name: upload for name, upload in found if upload is not None}
 
     def begin(self, key: ConversationKey, upload: str, announced: Announced) -> None:
         """From the beginning; what was there of that name goes. Raises: StoreUnavailable."""
@@ -122,6 +132,13 @@ class LocalUploads:
         """What has come of it."""
         return self._folder(key) / f"{upload}.part"
 
+    def read(self, path: Path) -> bytes:
+        """Raises: StoreUnavailable: also when it is not there."""
+        try:
+            return path.read_bytes()
+        except OSError as exc:
+            raise _translated(exc, path) from exc
+
     def sha256(self, key: ConversationKey, upload: str) -> str:
         """Of what has come, hex. Raises: StoreUnavailable."""
         path, digest = self.part(key, upload), hashlib.sha256()
@@ -148,7 +165,8 @@ class LocalUploads:
 
     def finished_blobs(self, key: ConversationKey, *, since_us: int) -> frozenset[str]:
         """Blobs that a message may name soon: of uploads that were touched since."""
-        return frozenset(each.blob for each in self.known(key) if each.blob and each.touched_us >= since_us)
+        told = (each.announced for each in self.known(key).values())
+        return frozenset(each.blob for each in told if each.blob and each.touched_us >= since_us)
 
     def owners(self) -> tuple[ConversationKey, ...]:
         """Everybody of whom there is something. Raises: StoreUnavailable."""
@@ -164,10 +182,9 @@ class LocalUploads:
 
     def drop_blobs(self, key: ConversationKey, blobs: Collection[str]) -> None:
         """Forget the finished ones that became ``blobs``. Raises: StoreUnavailable."""
-        for path in self._listed(key, "*.json"):
-            upload = self.found(key, path.stem)
-            if upload is not None and upload.announced.blob in blobs:
-                self.drop(key, path.stem)
+        for name, upload in self.known(key).items():
+            if upload.announced.blob in blobs:
+                self.drop(key, name)
 
     def forget(self, key: ConversationKey) -> None:
         """Everything of an owner. Raises: StoreUnavailable."""
@@ -177,17 +194,18 @@ class LocalUploads:
         except OSError as exc:
             raise _translated(exc, self._folder(key)) from exc
 
-    def drop_older(self, key: ConversationKey, *, before_us: int) -> dict[str, str]:
-        """Forget what was not touched since, and what a crash left of some; the blobs of those that were finished, by
-        upload."""
-        gone: dict[str, str] = {}
+    def drop_older(self, key: ConversationKey, *, before_us: int) -> Swept:
+        """Forget what was not touched since, and what a crash left of some. Raises: StoreUnavailable."""
+        swept = Swept({}, {})
         for name in sorted({path.stem for path in self._listed(key, "*")}):
             upload = self.found(key, name)
-            if upload is None or upload.announced.touched_us < before_us:
-                self.drop(key, name)
-            if upload is not None and upload.announced.blob and upload.announced.touched_us < before_us:
-                gone[name] = upload.announced.blob
-        return gone
+            if upload is not None and upload.announced.touched_us >= before_us:
+                swept.left[name] = upload
+                continue
+            self.drop(key, name)
+            if upload is not None:
+                swept.gone[name] = upload.announced
+        return swept
 
     def _clear(self, key: ConversationKey, upload: str) -> None:
         for suffix in (".part", ".made", ".fresh"):

@@ -25,6 +25,7 @@ from torpor.attachment_errors import (
 from torpor.attachments.inspector import Inspector
 from torpor.attachments.options import AttachmentOptions
 from torpor.attachments.worker import Answer
+from torpor.errors import StoreUnavailable
 from torpor.gateway.uploads import Uploads, shown
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import MemoryBlobs
@@ -43,10 +44,22 @@ class Glance(Inspector):
     """What happens behind the look."""
 
     async def look(self, path: Path, *, made: Path, name: str) -> Answer:
+        data = await anyio.Path(path).read_bytes()
         await self.looking()
-        if (await anyio.Path(path).read_bytes()).startswith(b"x"):
+        if data.startswith(b"x"):
             raise AttachmentEmpty(f"file {name!r} has nothing in it")
         return Answer(media_type="image/png", tokens=9, pages=1)
+
+
+class Meddled(MemoryBlobs):
+    """Something happens behind the storing of a blob, and before anybody hears of it."""
+
+    stored_one: Callable[[], Awaitable[None]] = staticmethod(anyio.lowlevel.checkpoint)
+
+    async def put(self, key: ConversationKey, data: bytes) -> str:
+        handle = await super().put(key, data)
+        await self.stored_one()
+        return handle
 
 
 class House:
@@ -55,7 +68,7 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = ManualClock()
-        self.blobs = MemoryBlobs()
+        self.blobs = Meddled()
         self.start()
 
     def start(self, **options: Any) -> None:
@@ -146,6 +159,49 @@ async def test_what_was_looked_into_is_what_is_kept_whoever_uses_its_id_meanwhil
     assert [row["blob"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in (DATA, other)]
 
 
+@pytest.mark.parametrize("at", ["looked", "stored"])
+async def test_of_an_owner_who_is_forgotten_while_a_file_is_looked_into_nothing_stays(house: House, at: str) -> None:
+    async def forget() -> None:
+        await house.uploads.forget(ANN)
+
+    if at == "looked":
+        house.inspector.looking = forget
+    else:
+        house.blobs.stored_one = forget
+    with pytest.raises(UnknownUpload):
+        await house.whole()
+    assert await house.blobs.stored(ANN) == ()
+    assert [path for path in house.folder.rglob("*") if path.is_file()] == []
+
+
+async def test_what_was_stored_when_the_server_was_killed_goes_with_its_upload(house: House) -> None:
+    async def killed() -> None:
+        raise StoreUnavailable("the server was killed")
+
+    house.blobs.stored_one = killed
+    with pytest.raises(StoreUnavailable):
+        await house.whole()
+    assert len(await house.blobs.stored(ANN)) == 1
+    house.start()
+    house.clock.advance(OPTIONS.upload_expiry_s + 1)
+    await house.uploads.sweep_of(ANN)
+    assert await house.blobs.stored(ANN) == ()
+
+
+async def test_what_is_forgotten_before_a_message_names_it_is_not_stored_any_more(house: House) -> None:
+    row = await house.whole()
+    twin = await house.whole("u2")
+    await house.uploads.drop(ANN, "u1")
+    assert await house.blobs.stored(ANN) == (row["blob"],)  # the other one is the same
+    await house.begin("u2", DATA[::-1])
+    assert await house.blobs.stored(ANN) == ()
+    await house.whole("u2", DATA[::-1])
+    house.uploads.named(CHAT, [(await house.uploads.finish(ANN, "u2"))["attachment"]])
+    await house.uploads.drop(ANN, "u2")
+    assert len(await house.blobs.stored(ANN)) == 1
+    assert twin["blob"] not in await house.blobs.stored(ANN)
+
+
 async def test_bytes_that_are_not_those_announced_are_forgotten(house: House) -> None:
     await house.begin(sha256="0" * 64)
     await house.uploads.take(ANN, "u1", offset=0, data=DATA)
@@ -227,7 +283,7 @@ async def test_a_file_without_bytes_is_told_before_it_is_sent(house: House) -> N
 
 async def test_a_finished_one_whose_bytes_are_gone_is_sent_again(house: House) -> None:
     row = await house.whole()
-    house.blobs = MemoryBlobs()
+    house.blobs = Meddled()
     house.start()
     with pytest.raises(UnknownUpload):
         await house.uploads.finish(ANN, "u1")
