@@ -310,6 +310,7 @@ async def _engine(
             "job_store": lambda: count_jobs(job_store, clock=clock),
             "model_places": parts.places.statistics,
             "directory": directory.statistics,
+            "uploads": uploads.statistics,
             "supervisor": supervisor.statistics,
             "watchdog": watchdog.statistics,
             **_statistics_of(home),

@@ -36,6 +36,7 @@ from torpor.attachments.tickets import Linked, Sendable, Tickets
 from torpor.clock import Clock
 from torpor.conversation.title import titled
 from torpor.errors import StoreError
+from torpor.gateway.upload_numbers import UploadNumbers
 from torpor.records.attachments import NAME_CHARS_MAX, Attachment
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE
@@ -82,32 +83,38 @@ class Uploads:
         self._options = options
         self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
         self._finishing: dict[tuple[str, str, str], anyio.Lock] = {}
+        self._numbers = UploadNumbers()
+        self.statistics = self._numbers.statistics
 
     async def begin(self, key: ConversationKey, upload: str, *, name: str, size_bytes: int, sha256: str) -> int:
         """How many bytes of it are there; the next piece goes on from there.
 
         Raises: AttachmentEmpty. AttachmentTooLarge: more than the server takes. TooManyUploads.
         """
-        options, now_us = self._options, self._clock.now_us()
-        if not size_bytes:
-            raise AttachmentEmpty(f"file {shown(name)!r} has no bytes, expected some")
-        if size_bytes > options.upload_bytes_max:
-            expected = f"expected at most {options.upload_bytes_max}; send a part of it"
-            raise AttachmentTooLarge(f"file {shown(name)!r} has {size_bytes} bytes, {expected}")
         announced = Announced(
             name=shown(name),
             size_bytes=size_bytes,
             sha256=sha256,
             tenant=key.tenant,
             owner=key.owner,
-            touched_us=now_us,
+            touched_us=self._clock.now_us(),
         )
         gone: dict[str, Announced] = {}
-        try:
-            async with self._alone(key, upload):
-                return await self._in_thread(partial(self._begin, key, upload, announced, gone=gone))
-        finally:
-            await self._collect(key, gone)
+        with self._numbers.refusals():
+            self._check_size(announced)
+            try:
+                async with self._alone(key, upload):
+                    return await self._in_thread(partial(self._begin, key, upload, announced, gone=gone))
+            finally:
+                await self._collect(key, gone)
+
+    def _check_size(self, announced: Announced) -> None:
+        most = self._options.upload_bytes_max
+        if not announced.size_bytes:
+            raise AttachmentEmpty(f"file {announced.name!r} has no bytes, expected some")
+        if announced.size_bytes > most:
+            found = f"file {announced.name!r} has {announced.size_bytes} bytes"
+            raise AttachmentTooLarge(f"{found}, expected at most {most}; send a part of it")
 
     def _begin(self, key: ConversationKey, upload: str, announced: Announced, *, gone: dict[str, Announced]) -> int:
         """Args: gone: gets what is forgotten for it."""
@@ -131,6 +138,7 @@ class Uploads:
             if found is not None:
                 gone[upload] = found.announced
             self._files.begin(key, upload, announced)
+            self._numbers.began()
             return 0
 
     async def take(self, key: ConversationKey, upload: str, *, offset: int, data: bytes) -> int:
@@ -138,7 +146,8 @@ class Uploads:
 
         Raises: UnknownUpload, UploadOutOfStep, UploadDiffers: more than was announced.
         """
-        return await self._in_thread(partial(self._take, key, upload, offset=offset, data=data))
+        with self._numbers.refusals():
+            return await self._in_thread(partial(self._take, key, upload, offset=offset, data=data))
 
     def _take(self, key: ConversationKey, upload: str, *, offset: int, data: bytes) -> int:
         with self._files.lock(key):
@@ -163,8 +172,9 @@ class Uploads:
         Raises: UnknownUpload, UploadOutOfStep: it is not whole. UploadDiffers: its digest is another one; it is
             forgotten. AttachmentRefused: it is nothing that a model could be shown; likewise.
         """
-        async with self._alone(key, upload):
-            return await self._finished(key, upload)
+        with self._numbers.refusals():
+            async with self._alone(key, upload):
+                return await self._finished(key, upload)
 
     @asynccontextmanager
     async def _alone(self, key: ConversationKey, upload: str) -> AsyncIterator[None]:
@@ -225,6 +235,7 @@ class Uploads:
             touched_us=self._clock.now_us(),
         )
         await self._noted(key, upload, done)
+        self._numbers.finished(len(data))
         return row
 
     async def _noted(self, key: ConversationKey, upload: str, announced: Announced) -> None:
@@ -373,7 +384,9 @@ class Uploads:
         with self._blobs.deciding():
             awaited = await self.awaited(key)
             unnamed = await self._records.unnamed(key, sorted(blobs))
-            await self._blobs.remove(key, [blob for blob in unnamed if blob not in awaited])
+            needless = [blob for blob in unnamed if blob not in awaited]
+            await self._blobs.remove(key, needless)
+        self._numbers.collected(len(needless))
 
     def _expired_us(self) -> int:
         """What was touched before has expired."""

@@ -131,6 +131,11 @@ COMPACTION_PAUSES: Final = _counter(
     "torpor_compaction_pauses_total", "Times that a summariser is left alone for a while, after failures in a row."
 )
 LIVE_CONTEXTS: Final = _counter("torpor_live_contexts_total", "Live contexts, by `replaced` or by why not.", "outcome")
+ATTACHMENTS_WITHDRAWN: Final = _counter(
+    "torpor_attachments_withdrawn_total",
+    "Attachments that models are not shown any more, by `missing`, `damaged`, `refused` (by the host) or `room`.",
+    "reason",
+)
 SUBAGENTS_FINISHED: Final = _counter(
     "torpor_subagents_finished_total",
     "Sub-agents that ended, each once, by `answered` or by why not; `erased` are those that ended with a conversation.",
@@ -170,6 +175,7 @@ OBSERVED: Final = (
     COMPACTIONS,
     COMPACTION_PAUSES,
     LIVE_CONTEXTS,
+    ATTACHMENTS_WITHDRAWN,
     SUBAGENTS_FINISHED,
     SUBAGENT_TOKENS,
     COMMITS,
@@ -188,6 +194,7 @@ ROOMS: Final[Mapping[str, Room]] = {
             "erasing": Number(Kind.GAUGE, "Conversations that are being taken away."),
             "erased": Number(Kind.COUNTER, "Conversations taken away, by why.", ("reason",)),
             "subagents": Number(Kind.COUNTER, "Journals of sub-agents taken away before their conversations."),
+            "blobs": Number(Kind.COUNTER, "Blobs taken away with conversations, attachments among them."),
             "failures": Number(Kind.COUNTER, "Conversations that could not be taken away then."),
         },
     ),
@@ -336,6 +343,16 @@ ROOMS: Final[Mapping[str, Room]] = {
             "lag_max_s": Number(Kind.GAUGE, "How late it was at most, since the start."),
             "buckets": Number(Kind.HISTOGRAM, "How late the event loop was.", name="lag_s", total="lag_sum_s"),
             "stalls": Number(Kind.COUNTER, "Times that it was late by `watchdog.lag_warn_s` or more."),
+    "uploads": Room(
+        struct="gateway.upload_numbers.UploadStatistics",
+        numbers={
+            "begun": Number(Kind.COUNTER, "Uploads of files begun."),
+            "finished": Number(Kind.COUNTER, "Uploads finished: what a message may name."),
+            "refused": Number(Kind.COUNTER, "Files not taken, by an error's code; see docs/protocol.md.", ("code",)),
+            "stored_bytes": Number(Kind.COUNTER, "Bytes of finished uploads, as models are sent them."),
+            "collected": Number(Kind.COUNTER, "Files taken away since no message came to name them."),
+        },
+    ),
             "stalled_s": Number(Kind.COUNTER, "Those times together."),
             "suspensions": Number(Kind.COUNTER, "Times that the whole process did not run for as long."),
         },

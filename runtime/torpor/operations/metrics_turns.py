@@ -66,6 +66,7 @@ class TurnNumbers:
         self._tool_calls = metrics.tally(table.TOOL_CALLS)
         self._compactions = metrics.tally(table.COMPACTIONS)
         self._pauses = metrics.tally(table.COMPACTION_PAUSES)
+        self._withdrawn = metrics.tally(table.ATTACHMENTS_WITHDRAWN)
         self._live_contexts = metrics.tally(table.LIVE_CONTEXTS)
         self._subagents = SubagentNumbers(metrics, tools=tools)
         self._events = 0
@@ -92,6 +93,8 @@ class TurnNumbers:
                     self._tool_calls.add(self._tools.label(record.name), record.outcome.value)
                 case ContextReplaced():
                     self._compactions.add(record.reason.value)
+                    if record.withdrawn:
+                        self._withdrawn.add(record.why, by=len(record.withdrawn))
                 case CompactionFailed():
                     self._compactions.add(record.code)
                     if record.left_alone_until_us:

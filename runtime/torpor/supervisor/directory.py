@@ -99,6 +99,8 @@ class DirectoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """By ``Cause``."""
     subagents: int
     """Journals of sub-agents that were taken away before their conversations."""
+    blobs: int
+    """Taken away with conversations, or with what is left of an owner."""
     failures: int
     """Erasures that have to be asked for again, or are tried again at the next look."""
 
@@ -141,6 +143,7 @@ class StoredDirectory:
         """Owners none of whose blobs is left without a record that names it, as far as this process is to blame."""
         self._erased = Counter[str](dict.fromkeys(Cause, 0))
         self._subagents = 0
+        self._blobs_gone = 0
         self._failures = 0
 
     @asynccontextmanager
@@ -260,6 +263,7 @@ class StoredDirectory:
             erasing=len(self._erasing),
             erased=dict(self._erased),
             subagents=self._subagents,
+            blobs=self._blobs_gone,
             failures=self._failures,
         )
 
@@ -309,6 +313,7 @@ class StoredDirectory:
         """How many blobs went of a conversation that is erased, whether or not all of them did."""
         try:
             await self._blobs.remove(key, handles)
+            self._blobs_gone += len(handles)
             if handles:
                 await self._uploads.taken_away(key, handles)
             return len(handles) + await self._remove_rest(key)
@@ -331,6 +336,7 @@ class StoredDirectory:
             if unnamed and (awaited := await self._uploads.awaited(owner)):
                 unnamed = tuple(name for name in unnamed if name not in awaited)
             await self._blobs.remove(owner, unnamed)
+        self._blobs_gone += len(unnamed)
         if len(self._looked_at) >= _LOOKED_AT_MAX:
             self._looked_at.clear()
         self._looked_at.add((key.tenant, key.owner))

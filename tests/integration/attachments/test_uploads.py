@@ -159,6 +159,25 @@ async def test_what_was_looked_into_is_what_is_kept_whoever_uses_its_id_meanwhil
     assert [row["blob"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in (DATA, other)]
 
 
+async def test_it_is_told_what_came_of_all_uploads(house: House) -> None:
+    with pytest.raises(AttachmentTooLarge):
+        await house.begin(size_bytes=4_097)
+    with pytest.raises(AttachmentEmpty):
+        await house.whole(data=b"xyz")
+    await house.begin(sha256="0" * 64)
+    await house.uploads.take(ANN, "u1", offset=0, data=DATA)
+    with pytest.raises(UploadDiffers):
+        await house.uploads.finish(ANN, "u1")
+    await house.begin()
+    await house.whole()
+    await house.uploads.finish(ANN, "u1")
+    house.clock.advance(OPTIONS.upload_expiry_s + 1)
+    await house.uploads.sweep_of(ANN)
+    told = house.uploads.statistics()
+    assert (told.begun, told.finished, told.stored_bytes, told.collected) == (3, 1, len(DATA), 1)
+    assert told.refused == {"attachment_too_large": 1, "attachment_empty": 1, "upload_differs": 1}
+
+
 @pytest.mark.parametrize("at", ["looked", "stored"])
 async def test_of_an_owner_who_is_forgotten_while_a_file_is_looked_into_nothing_stays(house: House, at: str) -> None:
     async def forget() -> None:

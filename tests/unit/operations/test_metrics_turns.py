@@ -8,6 +8,7 @@ from torpor.conversation.steps import Rest
 from torpor.operations.metrics import Metrics
 from torpor.operations.metrics_ports import KnownTools
 from torpor.operations.metrics_turns import TurnNumbers
+from torpor.records.attachments import Why
 from torpor.records.blocks import text_block
 from torpor.records.ids import CallId, ConversationKey, MessageId
 from torpor.records.journal import (
@@ -95,6 +96,19 @@ async def test_names_that_a_model_made_up_become_no_label() -> None:
     assert (await book.numbers()).by("torpor_tool_calls_total", "tool", "outcome") == {
         ("file_it", "succeeded"): 1,
         ("unknown", "failed"): 1,
+    }
+
+
+async def test_attachments_are_counted_by_why_no_model_is_shown_them_any_more() -> None:
+    book = Book()
+    gone = ContextReplaced(
+        reason=FoldReason.WITHDRAWN, generation=0, kept_from=1, head=(), link="", withdrawn={0: NOTE, 2: NOTE}
+    )
+    book.commit(*(msgspec.structs.replace(gone, why=why) for why in (Why.DAMAGED, Why.MISSING, Why.DAMAGED)))
+
+    assert (await book.numbers()).by("torpor_attachments_withdrawn_total", "reason") == {
+        ("damaged",): 4,
+        ("missing",): 2,
     }
 
 
