@@ -71,6 +71,8 @@ def answer(method: str, params: Mapping[str, Any]) -> Any:
 
 
 def called(tool: str, arguments: Mapping[str, Any]) -> Any:
+    if refusal := arguments.get("refuse"):
+        return {"error": refusal}
     match tool:
         case "silent":
             return None
@@ -115,15 +117,17 @@ def over_pipes() -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Each message is a request of its own; an ``echo`` with ``forget`` ends the session behind it."""
+    """Each message is a request of its own; an ``echo`` with ``forget`` ends the session behind it. It holds the status
+    and the error with which that session is refused from then on; an empty error for a page of HTML."""
 
     session = 1
+    forgotten: tuple[int, dict[str, Any]] = (404, {})
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = (message.get("params") or {}).get("name")
         if self.headers.get("Mcp-Session-Id", str(Handler.session)) != str(Handler.session):
-            self.send_error(404)
+            self.say_forgotten()
             return
         if name == "garbage":
             self.send_error(500)
@@ -141,8 +145,21 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        if name == "echo" and message["params"].get("arguments"):
+        if name == "echo" and (forgotten := (message["params"].get("arguments") or {}).get("forget")):
             Handler.session += 1
+            Handler.forgotten = (forgotten[0], forgotten[1])
+
+    def say_forgotten(self) -> None:
+        status, error = Handler.forgotten
+        if not error:
+            self.send_error(status)
+            return
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_GET(self) -> None:
         self.send_error(405)

@@ -1,5 +1,6 @@
 """Real servers that are wrong in every way; cases MCP-01 to MCP-06 over the wire."""
 
+import itertools
 import os
 import socket
 import subprocess
@@ -28,6 +29,13 @@ from torpor.toolhost.registry import ToolRegistry
 RAW = Path(__file__).parents[2] / "support" / "mcp_raw_server.py"
 CONTEXT = a_context()
 BAD = {"string-root", "any-of-root", "required-inside", "ref-to-missing", "huge", "no-schema", "list-schema", "?"}
+
+FORGOTTEN = [
+    (404, {}),
+    (404, {"code": -32_001, "message": "Session not found"}),
+    (400, {"code": -32_000, "message": "Bad Request: No valid session ID provided"}),
+]
+"""How servers that were started again say that they know a session no more."""
 
 
 @tool(effect="read")
@@ -112,10 +120,18 @@ async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
             assert flooded.outcome is Outcome.UNKNOWN
             broken = await here.call("http__garbage")  # HTTP 500
             assert (broken.outcome, "may or may not" in broken.text) == (Outcome.UNKNOWN, True)
-            assert (await here.call("http__echo", arguments=b'{"forget": true}')).text == "echo of nobody"
-            forgotten = await here.call("http__echo")
-            assert (forgotten.outcome, "nothing was done" in forgotten.text) == (Outcome.NEVER_STARTED, True)
-            assert (await here.call("http__echo")).text == "echo of nobody"  # in a session of its own
+            for said in FORGOTTEN:
+                arguments = msgspec.json.encode({"forget": said})
+                assert (await here.call("http__echo", arguments=arguments)).text == "echo of nobody"
+                forgotten = await here.call("http__echo")
+                assert (forgotten.outcome, "nothing was done" in forgotten.text) == (Outcome.NEVER_STARTED, True)
+                assert (await here.call("http__echo")).text == "echo of nobody"  # in a session of its own
+            before = here.servers.statistics().lost
+            for server, number in itertools.product(("pipes", "http"), (-32_000, -32_001, -32_050)):
+                error = {"refuse": {"code": number, "message": "the session of the shop is over"}}
+                refused = await here.call(f"{server}__echo", arguments=msgspec.json.encode(error))
+                assert (refused.outcome, f"is over (error {number})" in refused.text) == (Outcome.FAILED, True)
+            assert here.servers.statistics().lost == before
             for server in ("pipes", "http"):
                 huge = await here.call(f"{server}__long", arguments=b'{"size": 20000000}')
                 assert (huge.outcome, "may or may not" in huge.text) == (Outcome.UNKNOWN, True)

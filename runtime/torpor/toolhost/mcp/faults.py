@@ -3,11 +3,19 @@
 Above: ``sdk``. Its own words for most faults are the class of an error deep inside a group.
 """
 
+import re
 import socket
 import ssl
+from typing import Final
 
 import httpx2
+import mcp_types as types
 from mcp import MCPError
+
+_TERMINATED: Final = (types.INVALID_REQUEST, "Session terminated")
+"""As the SDK tells of a 404 within a session that says no more."""
+_OF_SESSIONS: Final = re.compile(r"\bsession\b|not initialized", re.IGNORECASE)
+"""As servers say in a 400 that they know none."""
 
 
 class Statuses:
@@ -20,6 +28,16 @@ class Statuses:
     async def heed(self, response: httpx2.Response) -> None:
         if response.request.method == "POST":  # what else is asked for, a server need not have
             self.refused = response.status_code if response.status_code >= 300 else 0
+
+
+def is_session_gone(exc: MCPError, statuses: Statuses) -> bool:
+    """Whether a server that was restarted knows no session of before it; then it has done nothing."""
+    match statuses.refused:
+        case 404:
+            return exc.code != types.METHOD_NOT_FOUND
+        case 400:
+            return _OF_SESSIONS.search(exc.message) is not None
+    return (exc.code, exc.message) == _TERMINATED
 
 
 def why_unreachable(exc: BaseException, statuses: Statuses) -> str:

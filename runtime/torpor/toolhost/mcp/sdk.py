@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
-from torpor.toolhost.mcp.faults import Statuses, why_unreachable
+from torpor.toolhost.mcp.faults import Statuses, is_session_gone, why_unreachable
 from torpor.toolhost.mcp.listing import BEYOND, LISTED_MAX
 from torpor.toolhost.mcp.program import TooLong, program_streams
 from torpor.toolhost.mcp.results import Answer
@@ -36,8 +36,11 @@ _RAW: Final = "torpor/raw"
 _NONSENSE_MAX: Final = 100
 """Messages of one connection that are none."""
 _CLOSED: Final = -32_000
-_SESSION_GONE: Final = (types.INVALID_REQUEST, "Session terminated")
-"""As the SDK tells of a 404 within a session."""
+"""What the SDK says of a connection that is gone, and a server may of anything."""
+_LOST_BY_SDK: Final = "SSE stream"
+"""So begins what the SDK says, in the place of a server, where a stream of events ended without an answer."""
+_SAID: Final = object()
+"""Marks an error of that number which is the server's."""
 _NO_ANSWERS: Final = (
     "Server returned an error response",
     "Unexpected content type",
@@ -68,7 +71,7 @@ async def open_session(opening: Opening) -> AsyncIterator[Session]:
             if not why:
                 raise
             raise Unreachable(why) from exc
-        yield _SdkSession(client, opening)
+        yield _SdkSession(client, opening, statuses)
 
 
 async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses) -> Any:
@@ -148,6 +151,7 @@ class _Incoming:
             raise
         if isinstance(item, SessionMessage):
             _replace_bad_tools(item, self._wanted)
+            _mark_what_it_said(item)
         elif isinstance(item, TooLong):
             self._ended(f"it sent {item}")
         else:
@@ -201,6 +205,12 @@ def _replace_bad_tools(item: SessionMessage, wanted: Collection[str]) -> None:
         message.result["tools"].append(_stand_in(BEYOND, LISTED_MAX))
 
 
+def _mark_what_it_said(item: SessionMessage) -> None:
+    error = item.message.error if isinstance(item.message, types.JSONRPCError) else None
+    if error is not None and error.code == _CLOSED and not error.message.startswith(_LOST_BY_SDK):
+        error.data = _SAID
+
+
 def _is_taken(result: Mapping[str, Any], tools: list[Any], version: str) -> bool:
     """By the SDK, if ``result`` had these tools."""
     try:
@@ -228,14 +238,15 @@ class _Heard:
 class _SdkSession:
     """Implements ``session.Session``."""
 
-    def __init__(self, client: Client, opening: Opening) -> None:
+    def __init__(self, client: Client, opening: Opening, statuses: Statuses) -> None:
         self._client = client
         self._opening = opening
+        self._statuses = statuses
 
     async def tools(self) -> tuple[object, ...]:
         told, cursor = list[object](), None
         for _ in range(self._opening.pages_max):
-            with _Translated(self._opening):
+            with _Translated(self._opening, self._statuses):
                 page = await self._client.list_tools(cursor=cursor)
             told += map(_as_told, page.tools)
             cursor = page.next_cursor
@@ -248,7 +259,7 @@ class _SdkSession:
             of = f" of {total:g}" if total else ""
             report(f"{progress:g}{of}{f': {message}' if message else ''}")
 
-        with _Translated(self._opening):
+        with _Translated(self._opening, self._statuses):
             result = await self._client.call_tool(tool, dict(arguments), progress_callback=progressed)
         content = tuple(map(_as_block, result.content))
         return Answer(content=content, structured=result.structured_content, is_error=bool(result.is_error))
@@ -270,17 +281,18 @@ class _Translated(nullcontext[None]):
     The SDK makes errors of the protocol out of what is HTTP and no answer: nobody knows then what came of a call.
     """
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, statuses: Statuses) -> None:
         super().__init__()
         self._ended = opening.ended
+        self._statuses = statuses
 
     def __exit__(self, *raised: Any) -> None:
         exc = raised[1]
         match exc:
-            case MCPError() if exc.code == _CLOSED:
+            case MCPError() if exc.code == _CLOSED and exc.data is not _SAID:
                 raise ConnectionLost("the connection to its server ended") from exc
-            case MCPError() if (exc.code, exc.message) == _SESSION_GONE:
-                self._ended("its session has ended")  # a server that was restarted knows none of before
+            case MCPError() if is_session_gone(exc, self._statuses):
+                self._ended("its session has ended")
                 raise NotStarted("its server has forgotten the session; nothing was done, call it again") from exc
             case MCPError() if exc.code == types.PARSE_ERROR or str(exc.message).startswith(_NO_ANSWERS):
                 raise ConnectionLost("its server answered what is no answer") from exc

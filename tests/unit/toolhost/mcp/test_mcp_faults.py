@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from torpor.toolhost.mcp.faults import Statuses, why_unreachable
+from torpor.toolhost.mcp.faults import Statuses, is_session_gone, why_unreachable
 
 POST = httpx2.Request("POST", "http://x/secret")
 
@@ -55,3 +55,24 @@ def test_what_went_wrong_is_told_by_its_kind(error: Exception, why: str) -> None
 
 def test_what_its_kind_alone_tells_is_left_to_others() -> None:
     assert why_unreachable(ExceptionGroup("g", [FileNotFoundError("x")]), Statuses()) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "is_gone"),
+    [
+        (404, MCPError(-32600, "Session terminated"), True),
+        (404, MCPError(-32001, "Session not found"), True),
+        (404, MCPError(-32601, "Method not found"), False),
+        (400, MCPError(-32000, "Bad Request: No valid session ID provided"), True),
+        (400, MCPError(-32000, "Bad Request: Server not initialized"), True),
+        (400, MCPError(-32602, "no such city"), False),
+        (200, MCPError(-32000, "the session of the shop is over"), False),
+        (500, MCPError(-32603, "Session not found"), False),
+    ],
+)
+async def test_a_session_that_a_server_knows_no_more_is_told_from_other_errors(
+    status: int, error: MCPError, is_gone: bool
+) -> None:
+    statuses = Statuses()
+    await statuses.heed(httpx2.Response(status, request=POST))
+    assert is_session_gone(error, statuses) == is_gone
