@@ -3,9 +3,9 @@
 Above: ``worker``, the process that runs it. Everything is decided by content; the name is only repeated.
 """
 
-from torpor.attachment_errors import AttachmentEmpty, AttachmentTooLarge, AttachmentUnsupported
+from torpor.attachment_errors import AttachmentEmpty, AttachmentTooLarge, AttachmentUnreadable, AttachmentUnsupported
 from torpor.attachments import documents, pictures
-from torpor.attachments.kinds import Kind, kind_of
+from torpor.attachments.kinds import Kind, kind_of, may_be_text
 from torpor.attachments.looked import Looked
 from torpor.attachments.options import AttachmentOptions
 
@@ -24,7 +24,7 @@ def looked_into(data: bytes, *, name: str, options: AttachmentOptions) -> Looked
         case Kind.PICTURE:
             return pictures.looked_at(data, name=name, options=options)
         case Kind.PDF:
-            return documents.pdf(data, name=name, options=options)
+            return _pdf_or_text(data, name=name, options=options)
         case Kind.ZIP:
             return documents.office(data, name=name, options=options)
         case Kind.TEXT:
@@ -32,3 +32,13 @@ def looked_into(data: bytes, *, name: str, options: AttachmentOptions) -> Looked
         case Kind.OTHER:
             expected = f"a picture, a PDF or a text; {_REMEDIES.get(what, 'send what is in it as one of these')}"
             raise AttachmentUnsupported(f"file {name!r} is {what}, expected {expected}")
+
+
+def _pdf_or_text(data: bytes, *, name: str, options: AttachmentOptions) -> Looked:
+    """A PDF may begin behind something else: it is one if it can be read as one."""
+    try:
+        return documents.pdf(data, name=name, options=options)
+    except (AttachmentUnreadable, AttachmentEmpty):
+        if not may_be_text(data):
+            raise
+    return documents.text(data, name=name, options=options)

@@ -1,5 +1,6 @@
 """The first bytes of a file -> what it is; its name is not asked. Pure."""
 
+import codecs
 import re
 import struct
 from enum import StrEnum
@@ -20,8 +21,9 @@ class Kind(StrEnum):
     """Nothing that a model could be shown."""
 
 
+_PDF: Final = b"%PDF-"
 _PDF_WITHIN_BYTES: Final = 1_024
-"""Readers take a PDF that begins so late."""
+"""Readers take a PDF that begins so late; so may a text that speaks of one."""
 _BOX_AT: Final = 4
 _PICTURES: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"II*\x00", b"MM\x00*")
 _SENT: Final = (
@@ -61,7 +63,7 @@ def kind_of(head: bytes) -> tuple[Kind, str]:
         return Kind.PICTURE, ""
     if head[_BOX_AT : _BOX_AT + 4] == b"ftyp":
         return _box(head)
-    if b"%PDF-" in head[:_PDF_WITHIN_BYTES]:
+    if _PDF in head[:_PDF_WITHIN_BYTES]:
         return Kind.PDF, ""
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return Kind.ZIP, ""
@@ -82,7 +84,22 @@ def media_type_of(data: bytes) -> str:
             return media_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    return "application/pdf" if b"%PDF-" in data[:_PDF_WITHIN_BYTES] else "text/plain; charset=utf-8"
+    is_pdf = data.startswith(_PDF) or (_PDF in data[:_PDF_WITHIN_BYTES] and not is_plain(data[:_PDF_WITHIN_BYTES]))
+    return "application/pdf" if is_pdf else "text/plain; charset=utf-8"
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether it is text in UTF-8, as far as it goes; its last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return not _BINARY.search(data)
+
+
+def may_be_text(data: bytes) -> bool:
+    """Whether what looks like a PDF within its first bytes may be a text that speaks of one."""
+    return not data.startswith(_PDF) and is_plain(data)
 
 
 def _box(head: bytes) -> tuple[Kind, str]:

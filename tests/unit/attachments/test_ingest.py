@@ -18,12 +18,14 @@ from torpor.attachment_errors import (
     AttachmentUnsupported,
 )
 from torpor.attachments.ingest import looked_into
+from torpor.attachments.kinds import media_type_of
 from torpor.attachments.looked import Looked
 from torpor.attachments.options import AttachmentOptions
 
 OPTIONS = AttachmentOptions()
 SMALL = AttachmentOptions(picture_bytes_max=20_000, text_bytes_max=1_000, pdf_pages_max=5)
 MANY_IMAGES_SIDE_PX = 2_000
+PDF, TEXT = "application/pdf", "text/plain; charset=utf-8"
 
 
 def looked(data: bytes, *, name: str = "file", options: AttachmentOptions = OPTIONS) -> Looked:
@@ -104,6 +106,31 @@ def test_a_picture_that_ends_too_early_is_refused_before_a_host_does(at: int) ->
 def test_a_pdf_is_sent_as_it_is_and_its_pages_count() -> None:
     found = looked(files.pdf(4), name="letter.jpg")
     assert (found.media_type, found.pages, found.tokens, found.data) == ("application/pdf", 4, 10_000, None)
+
+
+@pytest.mark.parametrize("ahead", [b"junk\n", b"\xef\xbb\xbf", bytes(1_000)], ids=["text", "mark", "zeros"])
+def test_a_pdf_may_begin_behind_something_else(ahead: bytes) -> None:
+    found = looked(ahead + files.pdf(2))
+    assert (found.media_type, found.pages, media_type_of(ahead + files.pdf(2))) == ("application/pdf", 2, PDF)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A file that begins with %PDF-1.7 is a PDF.\n",
+        "-- %PDF- é\n1 0 obj\n<< >>\nstartxref\n0\n%%EOF\n",
+        "trailer << /Root 1 0 R >> %PDF-1.4 startxref 9 %%EOF",
+    ],
+    ids=["speech", "almost", "odd"],
+)
+def test_a_text_that_speaks_of_pdfs_is_a_text(text: str) -> None:
+    found = looked(text.encode())
+    assert (found.media_type, found.data, media_type_of(text.encode())) == ("text/plain", None, TEXT)
+
+
+def test_what_is_neither_a_pdf_nor_a_text_is_a_damaged_pdf() -> None:
+    with pytest.raises(AttachmentUnreadable, match="is damaged"):
+        looked(b"\xff\x00 %PDF-1.7 nothing else")
 
 
 def test_a_pdf_with_too_many_pages_is_refused() -> None:
