@@ -218,11 +218,30 @@ def mcp_servers(
         options=settings.mcp,
         chance=chance,
         shows_errors=shows_errors,
+        asked=_asked(settings.subagent_definitions),
     )
 
 
+def _asked(definitions: Sequence[SubagentDefinition]) -> dict[str, dict[str, str]]:
+    """By server and tool, whose evidence they are."""
+    whose: dict[str, dict[str, list[str]]] = {}
+    for each in definitions:
+        if each.evidence is not None:
+            whose.setdefault(each.evidence.server, {}).setdefault(each.evidence.tool, []).append(each.name)
+    return {
+        server: {tool: f"evidence of {', '.join(names)}" for tool, names in tools.items()}
+        for server, tools in whose.items()
+    }
+
+
 def _elsewhere(
-    names: Sequence[str], own: Toolbox, *, tools: ToolRegistry, servers: McpServers, wrap: Callable[[Toolbox], Toolbox]
+    names: Sequence[str],
+    own: Toolbox,
+    *,
+    tools: ToolRegistry,
+    servers: McpServers,
+    wrap: Callable[[Toolbox], Toolbox],
+    reads_only: bool = False,
 ) -> McpTools | None:
     """Where an agent has tools from beside ``own``; None for an agent without servers."""
     named = [name for name in servers.servers if EVERY in names or name in names]
@@ -233,6 +252,7 @@ def _elsewhere(
         names=named,
         taken=[spec.name for spec in own.specs()],
         toolbox_of=lambda lent: wrap(tools.lent_toolbox(lent)),
+        reads_only=reads_only,
     )
 
 
@@ -276,6 +296,9 @@ def _subagents(
         where = f"{SUBAGENTS_FOLDER}/{definition.name}.toml"
         return wrap_model(models.model(definition.model_table(usual.model), where=where))
 
+    def lending(names: Sequence[str], own: Toolbox) -> McpTools | None:
+        return _elsewhere(names, own, tools=tools, servers=servers, wrap=wrap, reads_only=True)
+
     return make_subagents(
         settings.subagent_definitions,
         home=settings.home,
@@ -284,8 +307,9 @@ def _subagents(
         model_table=usual.model,
         wrap_toolbox=wrap,
         index_budget_tokens=settings.skills.index_budget_tokens,
-        servers=servers.servers.keys(),
+        servers=servers.servers,
         asks=McpAsks(servers),
+        lending=lending,
     )
 
 

@@ -20,9 +20,9 @@ QUICK = McpOptions(
 
 @asynccontextmanager
 async def lending(
-    played: PlayedServer, *, options: McpOptions = QUICK, reads: tuple[str, ...] = ()
+    played: PlayedServer, *, options: McpOptions = QUICK, reads: tuple[str, ...] = (), reads_only: bool = False
 ) -> AsyncIterator[McpTools]:
-    """The tools of one server, called ``lib``. Args: reads: those that only read."""
+    """The tools of one server, called ``lib``. Args: reads: those that only read.  reads_only: they alone."""
     home = Path("/nowhere")
     servers = McpServers(
         {"lib": McpServer(command="x", reads=reads)},
@@ -34,4 +34,4 @@ async def lending(
     )
     registry = ToolRegistry((), blobs=MemoryBlobs(), options=ToolOptions())
     async with registry.running(), servers.running():
-        yield McpTools(servers, names=["lib"], taken=["look"], toolbox_of=registry.lent_toolbox)
+        yield McpTools(servers, names=["lib"], taken=["look"], toolbox_of=registry.lent_toolbox, reads_only=reads_only)

@@ -31,7 +31,7 @@ from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInva
 from torpor.skillbook.load import Problem
 from torpor.store.blobs import LocalBlobs
 from torpor.store.open_blobs import open_blobs
-from torpor.subagents.definition import SUBAGENTS_FOLDER
+from torpor.subagents.definition import SUBAGENTS_FOLDER, SubagentDefinition
 from torpor.subagents.making import spawning_tools
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 from torpor.toolhost.load import LoadedTools, load_tools
@@ -158,7 +158,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
     """What can be told of MCP servers without starting one; `torpor mcp test` does."""
     for name, server in settings.mcp_servers.items():
         users = {each.name for each in settings.agents if EVERY in each.mcp or name in each.mcp}
-        users |= {each.name for each in settings.subagent_definitions if each.evidence and each.evidence.server == name}
+        users |= {each.name for each in settings.subagent_definitions if _asks(each, name)}
         doubt = f"{'' if users else 'no agent has its tools; '}{_no_program(settings.home, server.command)}"
         whose = "one connection for each user" if server.is_users_own else "shared"
         detail = f"{doubt}{server.told_as}, {whose}"
@@ -168,6 +168,11 @@ def _servers(settings: Settings) -> Iterator[Finding]:
             yield Finding(part="mcp", name=name, ok=False, detail=_without_place(exc))
         else:
             yield Finding(part="mcp", name=name, ok=True, detail=detail, doubtful=bool(doubt))
+
+
+def _asks(subagent: SubagentDefinition, server: str) -> bool:
+    is_evidence = subagent.evidence is not None and subagent.evidence.server == server
+    return is_evidence or EVERY in subagent.mcp or server in subagent.mcp
 
 
 def _no_program(home: Path, command: str) -> str:

@@ -1,7 +1,7 @@
 """What ``torpor config check`` finds in the sub-agents of a home: their faults, and what each of them costs."""
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from torpor.settings import Settings
 from torpor.skillbook.catalogue import Catalogue
 from torpor.subagents.definition import SUBAGENTS_FOLDER, Subagent, SubagentDefinition
 from torpor.subagents.making import RESULTS, Owed, faults_of, made_of, spawning_tools
+from torpor.toolhost.mcp.names import server_of
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.definition import EVERY
 
@@ -32,9 +33,9 @@ class SubagentCheck:
         self._definitions = settings.subagent_definitions
         self._models = models
         self._tools = tools
-        self._servers = settings.mcp_servers.keys()
+        self._servers = settings.mcp_servers
         self._catalogue = catalogue
-        self._owed: dict[str, Owed | ConfigError] = {}
+        self._owed: dict[tuple[str, bool], Owed | ConfigError] = {}
 
     def found(self) -> Iterator[Found]:
         """Each sub-agent with its cost, or everything that is wrong with it; then the files behind their results."""
@@ -50,7 +51,7 @@ class SubagentCheck:
         faults = list(faults_of(definition, self._definitions, tools=self._tools, servers=self._servers))
         for fault in faults:
             yield wrong(detail=_without_place(fault))
-        owed = self._owed_by(definition.result)
+        owed = self._owed_by(definition.result, is_served=definition.evidence is not None)
         if faults or owed is None:
             return
         if isinstance(owed, ConfigError):
@@ -64,14 +65,15 @@ class SubagentCheck:
             place = "" if exc.where == where else f"{exc.where}: "
             yield wrong(detail=f"{place}{_without_place(exc)}")
 
-    def _owed_by(self, result: str) -> Owed | ConfigError | None:
+    def _owed_by(self, result: str, *, is_served: bool) -> Owed | ConfigError | None:
         """None for a type that there is not."""
-        if result not in self._owed and result in RESULTS:
+        kind = (result, is_served)
+        if kind not in self._owed and result in RESULTS:
             try:
-                self._owed[result] = RESULTS[result](self._home)
+                self._owed[kind] = RESULTS[result](self._home, is_served=is_served)
             except ConfigError as exc:
-                self._owed[result] = exc
-        return self._owed.get(result)
+                self._owed[kind] = exc
+        return self._owed.get(kind)
 
     def _made(self, definition: SubagentDefinition, owed: Owed, *, where: str) -> Subagent:
         usual = self._settings.usual_agent.model
@@ -134,13 +136,19 @@ class SubagentCheck:
             return
         file = f"{REHEARSALS_FOLDER}/{name}.toml"
         called = read_rehearsal(self._home / file).tool_names()
-        if missing := sorted(called - {spec.name for spec in subagent.agent.toolbox.specs()}):
+        lent = {name for name in called if self._is_lent(name, subagent.definition.mcp)}
+        if missing := sorted(called - lent - {spec.name for spec in subagent.agent.toolbox.specs()}):
             detail = f"calls {', '.join(missing)}, which sub-agent {subagent.definition.name} has not"
             if not subagent.definition.rehearsal:
                 detail += ", and plays it for want of its own: name one by `rehearsal` in its file"
             yield Found(part="rehearsal", name=file, detail=detail, is_wrong=True)
         else:
             yield Found(part="rehearsal", name=file, detail=f"calls {', '.join(sorted(called)) or 'no tool'}")
+
+    def _is_lent(self, name: str, servers: Sequence[str]) -> bool:
+        """Whether it may be a tool of one of these, which are known once they run."""
+        server = server_of(name)
+        return server in self._servers and (server in servers or EVERY in servers)
 
 
 def _without_place(fault: ConfigError) -> str:

@@ -44,6 +44,8 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Played instead of the model's own while there is no key; a file of ``config/rehearsals``, without ``.toml``."""
     tools: tuple[str, ...] = ()
     """Tools of the home that it may call, none of which may write; those of its result type are always there."""
+    mcp: tuple[str, ...] = ()
+    """MCP servers of the home whose tools it may call, those alone that only read; ``*`` for all servers."""
     evidence: EvidenceServer | None = None
     """Searched instead of the evidence of the home."""
     subagents: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ ID_CHARS_MAX: Final = 64
 _NAME_BYTES: Final = 320
 _EXCERPT_BYTES: Final = 1_024
 _LABEL_BYTES: Final = 64
+_WHY_BYTES: Final = 200
 _YEAR_MAX: Final = 9_999
 
 
@@ -35,6 +36,12 @@ class Findings:
         """Findings that were there already, and were merged."""
         self.left_out = 0
         """Findings that had no room; one that comes again is counted again."""
+        self.searches = 0
+        """Calls of its tools that have ended."""
+        self.failed = 0
+        """Of them, those that brought no answer, not even an empty one."""
+        self.why = ""
+        """Of the last of these."""
 
     @property
     def found(self) -> tuple[Finding, ...]:
@@ -58,6 +65,13 @@ class Findings:
             self._found[finding.id] = finding
         else:
             self.left_out += 1
+
+    def searched(self, *, failure: str | None = None) -> None:
+        """A call of one of its tools has ended. Args: failure: what it ended with in place of an answer."""
+        self.searches += 1
+        if failure is not None:
+            self.failed += 1
+            self.why = _line(failure, bytes_max=_WHY_BYTES)
 
     def select(self, ids: Iterable[str]) -> Selection:
         """Add to what is selected; an id that is selected already keeps its place."""

@@ -71,18 +71,25 @@ class Research:
         asked = dict.fromkeys(answer.source_ids)
         sources = [finding for id_ in asked if (finding := findings.get(id_)) is not None]
         unknown = tuple(id_ for id_ in asked if findings.get(id_) is None)
-        return self._accepted(sources, answer.planner_reflection, dropped=unknown)
+        return self._accepted(sources, answer.planner_reflection, findings=findings, dropped=unknown)
 
     def overrun(self, findings: Findings) -> Accepted:
         """What was selected by then, never what was merely found."""
         said = "The research ended before its answer was complete; "
         said += "these sources were selected by then." if findings.selected else "no source was selected by then."
-        return self._accepted(findings.selected, said, dropped=())
+        return self._accepted(findings.selected, said, findings=findings, dropped=())
 
-    def _accepted(self, sources: Iterable[Finding], reflection: str, *, dropped: tuple[str, ...]) -> Accepted:
+    def _accepted(
+        self, sources: Iterable[Finding], reflection: str, *, findings: Findings, dropped: tuple[str, ...]
+    ) -> Accepted:
+        """Whatever its model says of it, failed searches are told: no source is something else then."""
         chosen = tuple(sources)[: self._sources_max]
-        note = _short(clean(" ".join(reflection.split())).text, bytes_max=REFLECTION_BYTES)
-        kept = bytes(canonical({"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}))
+        said = f"{_gap(findings)} {clean(reflection).text}"
+        note = _short(" ".join(said.split()), bytes_max=REFLECTION_BYTES)
+        bundle_of = {"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}
+        if findings.failed:
+            bundle_of["searches"] = {"made": findings.searches, "failed": findings.failed, "why": findings.why}
+        kept = bytes(canonical(bundle_of))
         bundle = hashlib.sha256(kept).hexdigest()
         told = _told(bundle, chosen, note, excerpt_bytes=(room := _EXCERPT_BYTES))
         while (over := len(told) - TOLD_BYTES_MAX) > 0 and room > 0:  # ids are never cut, and may be long
@@ -170,6 +177,18 @@ def _told(bundle: str, sources: Iterable[Finding], note: str, *, excerpt_bytes: 
         for source in sources
     ]
     return bytes(canonical({"research_bundle_id": bundle, "sources": told, "planner_reflection": note}))
+
+
+def _gap(findings: Findings) -> str:
+    """What failed searches leave open; empty where none failed. At most 300 bytes."""
+    made, failed = findings.searches, findings.failed
+    if not failed:
+        return ""
+    why = findings.why.rstrip(".")
+    if failed < made:
+        return f"[{failed} of {made} searches failed. Why: {why}.]"
+    which = "The only search" if made == 1 else f"All {made} searches"
+    return f"[{which} failed, so it is not known whether there are sources. Why: {why}.]"
 
 
 def _short(text: str, *, bytes_max: int) -> str:

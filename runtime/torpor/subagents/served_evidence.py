@@ -1,15 +1,16 @@
 """Evidence that an MCP server searches, in the place of the evidence of the home.
 
 The tool is the same to the sub-agent's model. What the server finds goes into the collector, each entry by itself: one
-that is no entry is left out and counted, and the others are there.
+that is no entry is left out and counted, and the others are there. A search that fails is never one that found nothing.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
+import structlog
 
-from torpor.errors import ToolFailed, ToolRefused
+from torpor.errors import ToolError, ToolFailed, ToolRefused
 from torpor.subagents.definition import EvidenceServer
 from torpor.subagents.research import collector_of, glance
 from torpor.toolhost.contract import Asks, Finding, ToolContext
@@ -17,6 +18,10 @@ from torpor.toolhost.declare import Tool, tool
 from torpor.toolhost.reserved import SEARCH_EVIDENCE
 
 ENTRIES_MAX: Final = 10
+_GRACE_S: Final = 5.0
+"""Beyond the server's own deadline, within which what came of it is told."""
+_UNUSABLE: Final = "without an id, or with one that nobody can write"
+_log = structlog.get_logger()
 _LISTS: Final = ("entries", "results", "items", "sources")
 """Fields of an answer that may hold the list."""
 _OTHER_NAMES: Final = {"locator": ("url", "uri", "path"), "excerpt": ("text", "snippet", "abstract", "summary")}
@@ -38,8 +43,11 @@ def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
         if asks is None:
             raise ToolRefused("no server can be asked here")
         collector = collector_of(context)
-        answer = await asks.ask(where.server, where.tool, {"query": query, "limit": limit}, context)
-        entries, left_out = entries_in(answer, limit=limit)
+        try:
+            answer = await asks.ask(where.server, where.tool, {"query": query, "limit": limit}, context)
+            entries, left_out = entries_in(answer, limit=limit)
+        except ToolError as exc:
+            raise _failed(str(exc), server=where.server, error=type(exc)) from exc
         shown = []
         for entry in entries:
             try:
@@ -48,12 +56,25 @@ def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
                 left_out += 1
             else:
                 shown.append(glance(entry))
+        if left_out and not shown:
+            why = f"none of the {left_out} entries that {where.server} found can be used: {_UNUSABLE}"
+            raise _failed(why, server=where.server, error=ToolFailed)
         if left_out:
-            shown.append(f"({left_out} more cannot be used: without an id, or with one that nobody can write.)")
+            shown.append(f"({left_out} more cannot be used: {_UNUSABLE}.)")
         return "\n".join(shown) or "Nothing was found; try other words."
 
-    search_evidence.gate = asks.gate(where.server) if asks is not None else f"mcp.{where.server}"
+    search_evidence.gate = f"mcp.{where.server}"
+    if asks is not None:
+        search_evidence.gate = asks.gate(where.server)
+        search_evidence.deadline_s = asks.deadline_s(where.server, where.tool) + _GRACE_S
     return search_evidence
+
+
+def _failed(why: str, *, server: str, error: type[ToolError]) -> ToolError:
+    """A refusal stays one."""
+    _log.warning("evidence.search_failed", server=server, error=error.__name__)
+    kind = ToolRefused if issubclass(error, ToolRefused) else ToolFailed
+    return kind(f"{why.rstrip('.')}; the search failed, which does not tell whether there is anything to find")
 
 
 def entries_in(answer: Any, *, limit: int) -> tuple[tuple[Finding, ...], int]:

@@ -36,6 +36,7 @@ from torpor.conversation.steps import (
     next_step,
 )
 from torpor.conversation.text import clean
+from torpor.conversation.transcript import text_of_result
 from torpor.errors import StoreError, ToolFailed
 from torpor.provider_errors import ContextTooLong
 from torpor.records.blocks import head_of, text_block
@@ -45,7 +46,9 @@ from torpor.records.journal import (
     JournalRecord,
     MessageReceived,
     ModelReplied,
+    Outcome,
     SubagentFinished,
+    ToolFinished,
     TurnCancelled,
     TurnFailed,
     TurnPrepared,
@@ -59,7 +62,10 @@ from torpor.subagents.findings import Findings
 from torpor.subagents.options import SubagentOptions
 from torpor.subagents.results import Accepted, Unacceptable
 from torpor.supervisor.remains import usage_of
-from torpor.toolhost.contract import ToolResult
+from torpor.toolhost.contract import Toolbox, ToolResult
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.mcp.names import server_of
+from torpor.toolhost.reserved import READ_INTERVENTION, SELECT_SOURCES
 from torpor.turn import notes
 from torpor.turn.contract import Observer, Spawns
 from torpor.turn.interpret import Interpreter
@@ -78,6 +84,11 @@ _ITS_MODELS: Final = {
 """Limits of its model that end its turn, by the code of that end: what was selected by then counts, if anything was."""
 CANCELLED: Final = "cancelled"
 CRASHED: Final = "crashed"
+_ASKING_NOBODY: Final = ENGINE_TOOL_NAMES | {SELECT_SOURCES, READ_INTERVENTION}
+
+
+def _unheard(record: ToolFinished) -> None:
+    """Of a journal whose sub-agent is not there yet."""
 
 
 class Spent:
@@ -129,6 +140,8 @@ class ChildJournal(Journal):
         self._is_paused = False
         self.failure = ""
         """Code of what ended the last turn before it was answered."""
+        self.heard: Callable[[ToolFinished], None] = _unheard
+        """Told of each call that ends."""
 
     @property
     def head(self) -> tuple[int, str]:
@@ -142,6 +155,8 @@ class ChildJournal(Journal):
                 self._spent.add(usage, is_round=isinstance(record, ModelReplied))
             if isinstance(record, ModelReplied):
                 self._heard(record)
+            if isinstance(record, ToolFinished):
+                self.heard(record)
             if isinstance(record, TurnFailed | TurnRefused):
                 self.failure = record.code if isinstance(record, TurnFailed) else "model_refused"
 
@@ -192,6 +207,7 @@ class Child:
         self._report = report
         self._end_s = options.end_s
         self._interpreter: Interpreter | None = None
+        journal.heard = self._heard
         self._messages = 0
         self.code = ""
         """The budget that is over, or the limit of its model; empty while none is."""
@@ -252,9 +268,17 @@ class Child:
 
     def _open_calls(self) -> list[str]:
         """Names of tools that there are: any other is the model's own words, which nobody is told."""
-        turn = self.journal.state.turn
+        turn, tools = self.journal.state.turn, self._tools
         names = {call.name for call in turn.open_calls} if turn is not None else set()
-        return sorted(name for name in names if self._subagent.agent.toolbox.spec(name) is not None)
+        return sorted(name for name in names if tools.spec(name) is not None)
+
+    def _heard(self, record: ToolFinished) -> None:
+        """Count what looks for something: whatever its tools are, but for the engine's and those that ask nobody."""
+        is_known = self._tools.spec(record.name) is not None or server_of(record.name)
+        if record.name in _ASKING_NOBODY or not is_known:
+            return
+        is_answered = record.outcome is Outcome.SUCCEEDED
+        self.findings.searched(failure=None if is_answered else text_of_result(record.block))
 
     def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
         """Implements ``turn.contract.Observer``."""
@@ -267,6 +291,11 @@ class Child:
     def unrecorded(self, key: ConversationKey, record: SubagentFinished) -> None:
         """Implements ``turn.contract.Observer``."""
         self._observer.unrecorded(key, record)
+
+    @property
+    def _tools(self) -> Toolbox:
+        agent = self._subagent.agent
+        return agent.tools_with(agent.lent(self._key, self._principal))
 
     @property
     def findings(self) -> Findings:

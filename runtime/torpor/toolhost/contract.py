@@ -228,6 +228,10 @@ class Asks(Protocol):
         """Key of the flag that switches ``server``."""
         ...
 
+    def deadline_s(self, server: str, tool: str) -> float:
+        """Of one call, within which ``ask`` answers."""
+        ...
+
     async def ask(self, server: str, tool: str, arguments: dict[str, Any], context: ToolContext) -> Any:
         """What ``tool`` of ``server`` answers, as values of JSON; a text where it is none.
 

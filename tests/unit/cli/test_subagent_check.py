@@ -285,3 +285,20 @@ def test_flag_of_a_sub_agent_gates_something(home: Path) -> None:
         ("subagent.scout", "ok", "off by default"),
         ("subagent.scouts", "doubtful", "gates nothing: there is no subagent 'scouts' in this home, perhaps 'scout'"),
     ]
+
+
+def test_tools_of_servers_belong_to_a_sub_agent_that_names_one_that_vouches_for_them(home: Path) -> None:
+    write(home, "config/mcp.toml", '[mcp.odd]\ncommand = "sh"\nreads = ["look"]\n[mcp.till]\ncommand = "sh"\n')
+    write(home, "config/rehearsals/scout.toml", SCOUT_PLAYS.replace('"look"', '"odd__look"'))
+    scout(home, mcp='["odd"]')
+
+    ((_, state, _),) = told(home)
+    assert state == "ok"
+    assert told(home, "rehearsal")[1] == ("config/rehearsals/scout.toml", "ok", "calls odd__look")
+    assert [(name, "no agent has its tools" in detail) for name, _, detail in told(home, "mcp")] == [
+        ("odd", False),
+        ("till", True),
+    ]
+    scout(home, mcp='["till"]')
+    ((_, state, detail),) = told(home)
+    assert (state, "mcp is 'till', expected a server with tools that only read" in detail) == ("WRONG", True)

@@ -1,6 +1,6 @@
 """Definitions become sub-agents, and one that may write is refused before anything starts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,19 @@ from torpor.model.scripted import ScriptedModel
 from torpor.records.journal import Effect
 from torpor.store.blobs import LocalBlobs
 from torpor.subagents.definition import EvidenceServer, Subagent, SubagentDefinition
-from torpor.subagents.making import make_subagents
+from torpor.subagents.making import NO_SERVERS, make_subagents
+from torpor.toolhost.contract import Toolbox
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from torpor.toolhost.mcp.options import McpServer, Servers
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.registry import ToolRegistry
 
 HOME = Path(__file__).parents[3]
+SERVERS = {
+    "wiki": McpServer(command="x", trust_read_only=True),
+    "notes": McpServer(command="x", reads=("list",), tools=("list", "add")),
+    "till": McpServer(command="x"),
+}
 USUAL = {"kind": "anthropic", "model": "m", "rehearsal": "clinic", "pace_cps": 90}
 
 
@@ -50,7 +57,9 @@ def model_of(_: SubagentDefinition) -> Model:
     return ScriptedModel(lambda turn: ())
 
 
-def made(tools: ToolRegistry, *definitions: SubagentDefinition, home: Path = HOME) -> dict[str, Subagent]:
+def made(
+    tools: ToolRegistry, *definitions: SubagentDefinition, home: Path = HOME, servers: Servers = NO_SERVERS
+) -> dict[str, Subagent]:
     return make_subagents(
         definitions,
         home=home,
@@ -59,6 +68,7 @@ def made(tools: ToolRegistry, *definitions: SubagentDefinition, home: Path = HOM
         model_table=USUAL,
         wrap_toolbox=lambda toolbox: toolbox,
         index_budget_tokens=2_000,
+        servers=servers,
     )
 
 
@@ -72,7 +82,7 @@ def test_a_server_of_evidence_takes_the_place_of_the_index(tools: ToolRegistry) 
         model_table=USUAL,
         wrap_toolbox=lambda toolbox: toolbox,
         index_budget_tokens=2_000,
-        servers={"lib"},
+        servers={"lib": McpServer(command="x")},
     )[served.name]
 
     assert own_tools(subagent) == {"search_evidence", "select_sources"}
@@ -91,6 +101,46 @@ def test_a_server_of_evidence_takes_the_place_of_the_index(tools: ToolRegistry) 
 def test_a_server_that_cannot_be_searched_is_refused(tools: ToolRegistry, result: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         made(tools, defined(result=result, evidence=EvidenceServer(server="lib")))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"mcp": ("lib",)}, "mcp is 'lib', expected MCP servers among notes, till, wiki"),
+        ({"mcp": ("till",)}, "mcp is 'till', expected a server with tools that only read, for which `reads` or"),
+        ({"mcp": ("notes__add",)}, "mcp is 'notes__add', expected a server and no tool: notes, of which `tools`"),
+        ({"tools": ("notes__add",)}, "tools is 'notes__add', expected tools of the home; `mcp` names MCP servers"),
+        (
+            {"result": "research", "evidence": EvidenceServer(server="notes")},
+            "evidence.tool is 'search_evidence', expected one of list, add, which `tools` of notes in",
+        ),
+    ],
+)
+def test_what_servers_cannot_lend_is_refused(tools: ToolRegistry, fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"config/subagents/scout.toml: {expected}"):
+        made(tools, defined(**fields), servers=SERVERS)
+
+
+@pytest.mark.parametrize("names", [("*",), ("wiki", "notes")])
+def test_servers_that_it_names_lend_it_tools_beside_its_own(tools: ToolRegistry, names: tuple[str, ...]) -> None:
+    lent = []
+
+    def lending(named: Sequence[str], own: Toolbox) -> None:
+        lent.append((named, {spec.name for spec in own.specs()} - ENGINE_TOOL_NAMES))
+
+    make_subagents(
+        [defined(tools=("look",), mcp=names), defined("other")],
+        home=HOME,
+        tools=tools,
+        model_of=model_of,
+        model_table=USUAL,
+        wrap_toolbox=lambda toolbox: toolbox,
+        index_budget_tokens=2_000,
+        servers=SERVERS,
+        lending=lending,
+    )
+
+    assert lent == [(names, {"look"})]
 
 
 def own_tools(subagent: Subagent) -> set[str]:
@@ -130,6 +180,18 @@ def test_what_was_read_for_their_results_is_told_in_the_log(tools: ToolRegistry)
     told = {log["event"]: log["entries"] for log in logs}
     assert set(told) == {"evidence.read", "interventions.read"}
     assert all(entries > 0 for entries in told.values())
+
+
+def test_evidence_of_the_home_is_not_read_where_a_server_is_searched(tools: ToolRegistry, tmp_path: Path) -> None:
+    (tmp_path / "config" / "evidence").mkdir(parents=True)
+    (tmp_path / "config" / "evidence" / "sleep.jsonl").write_text("no entry")
+    served = defined(result="research", evidence=EvidenceServer(server="wiki", tool="find"))
+
+    with capture_logs() as logs:
+        made(tools, served, home=tmp_path, servers=SERVERS)
+
+    (log,) = logs
+    assert (log["event"], log["subagent"], log["server"], log["tool"]) == ("evidence.served", "scout", "wiki", "find")
 
 
 @pytest.mark.parametrize("file", ["", "README.md", "sleep.jsonl"])

@@ -22,6 +22,7 @@ from torpor.toolhost.contract import Finding, FindingSink, ToolResult
 EVIDENCE = EvidenceIndex(read_evidence(Path(__file__).parents[3]))
 SEARCH, SELECT = research_tools(EVIDENCE)
 RESEARCH: ResultType = Research()
+UNKNOWN = "so it is not known whether there are sources"
 
 
 def some(*ids: str, selected: tuple[str, ...] = (), **fields: Any) -> Findings:
@@ -122,6 +123,49 @@ def test_an_overrun_tells_what_was_selected_and_never_what_was_merely_found() ->
     assert told_ids(nothing.told) == []
     assert told(nothing.told)["planner_reflection"].endswith("no source was selected by then.")
     assert told(nothing.kept)["sources"] == []
+
+
+@pytest.mark.parametrize(
+    ("failures", "note"),
+    [
+        (["out of reach"], f"[The only search failed, {UNKNOWN}. Why: out of reach.]"),
+        (["x", "out of\nreach."], f"[All 2 searches failed, {UNKNOWN}. Why: out of reach.]"),
+        ([None, "out of reach"], "[1 of 2 searches failed. Why: out of reach.]"),
+    ],
+)
+def test_searches_that_failed_are_told_whatever_the_answer_says_of_them(failures: list[str | None], note: str) -> None:
+    findings = some()
+    for failure in failures:
+        findings.searched(failure=failure)
+
+    accepted, overrun = RESEARCH.accept(an_answer(reflection="Nothing is known."), findings), RESEARCH.overrun(findings)
+
+    assert told(accepted.told)["planner_reflection"] == f"{note} Nothing is known."
+    assert told(overrun.told)["planner_reflection"].startswith(note)
+    failed = sum(failure is not None for failure in failures)
+    searches = {"made": len(failures), "failed": failed, "why": findings.why}
+    assert told(accepted.kept)["searches"] == told(overrun.kept)["searches"] == searches
+    assert told(accepted.kept)["planner_reflection"] == told(accepted.told)["planner_reflection"]
+
+
+def test_a_long_reason_leaves_room_for_the_reflection() -> None:
+    findings = some()
+    findings.searched(failure="é" * 4_000)
+
+    note = told(RESEARCH.accept(an_answer(reflection="w" * 4_000), findings).told)["planner_reflection"]
+
+    assert len(note.encode()) <= 480
+    assert ".] www" in note
+
+
+def test_a_search_that_found_nothing_is_no_failure() -> None:
+    findings = some()
+    findings.searched()
+
+    accepted = RESEARCH.accept(an_answer(), findings)
+
+    assert told(accepted.told)["planner_reflection"] == "Searched twice."
+    assert "searches" not in told(accepted.kept)
 
 
 def test_the_same_answer_is_the_same_bundle() -> None:

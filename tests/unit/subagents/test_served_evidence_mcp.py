@@ -5,13 +5,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.tools import a_context
-from torpor.errors import ToolFailed
+from torpor.errors import ToolError, ToolFailed, ToolRefused, ToolTimedOut
 from torpor.subagents.definition import EvidenceServer
 from torpor.subagents.findings import fitted
 from torpor.subagents.served_evidence import entries_in, served_search
 from torpor.toolhost.contract import Finding, Selection, ToolContext
+from torpor.toolhost.process import NotStarted
 
 ENTRY: dict[str, Any] = {
     "id": "e-1", "title": "Sleep", "locator": "a:1", "excerpt": "Long.", "year": 2020, "kind": "trial",
@@ -42,8 +44,13 @@ class Answers:
     def gate(self, server: str) -> str:
         return f"mcp.{server}"
 
+    def deadline_s(self, server: str, tool: str) -> float:
+        return 7.0
+
     async def ask(self, server: str, tool: str, arguments: dict[str, Any], context: ToolContext) -> Any:
         self.asked.append((server, tool, arguments))
+        if isinstance(self.answer, ToolError):
+            raise self.answer
         return self.answer
 
 
@@ -92,3 +99,30 @@ async def test_what_a_server_finds_goes_into_the_collector() -> None:
     assert "try other words" in await search(
         context=msgspec.structs.replace(a_context(), collector=kept), query="sleep"
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "why"),
+    [
+        (NotStarted("the server lib cannot be reached now"), ToolFailed, "cannot be reached now"),
+        (ToolTimedOut("find", deadline_s=7.0), ToolFailed, "did not finish within 7 s"),
+        (ToolRefused("there is no credential for the server lib"), ToolRefused, "no credential"),
+        ("words", ToolFailed, "no list of entries"),
+        ([{"id": "\u200b"}, {}], ToolFailed, "none of the 2 entries that lib found can be used"),
+    ],
+)
+async def test_a_search_that_fails_is_none_that_found_nothing(answer: Any, kind: type[ToolError], why: str) -> None:
+    search = served_search(EvidenceServer(server="lib"), Answers(answer))
+    context = msgspec.structs.replace(a_context(), collector=Kept())
+
+    with capture_logs() as logs, pytest.raises(kind, match=f"{why}.*; the search failed, which does not tell"):
+        await search(context=context, query="sleep")
+
+    assert [(log["event"], log["server"]) for log in logs] == [("evidence.search_failed", "lib")]
+
+
+def test_a_search_has_the_time_that_its_server_has() -> None:
+    deadline_s = served_search(EvidenceServer(server="lib"), Answers([])).deadline_s
+
+    assert deadline_s is not None
+    assert deadline_s > 7.0

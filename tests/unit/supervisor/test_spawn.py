@@ -22,6 +22,7 @@ from tests.support.subagents import (
     subagent,
 )
 from torpor.conversation.budget import added
+from torpor.errors import ToolFailed
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.operations.timeline import Timeline
 from torpor.records.blocks import text_block
@@ -175,6 +176,21 @@ async def test_ids_that_nobody_found_are_dropped_and_on_record() -> None:
     records = await asked(scout)
     assert [source["id"] for source in told(records)["sources"]] == ["s2", "s1"], "in its own order, each once"
     assert (ended(records)[0].dropped, ended(records)[0].findings) == (("made-up",), 3)
+
+
+async def test_searches_that_all_failed_are_told_to_who_asked() -> None:
+    async def fails(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolFailed("the index is out of reach")
+
+    tools = [searching(name="find"), reads("search", fails)]
+    lost, nonsense = calls(use("search", "a"), use("search", "b")), calls(use("guessed", "c"))
+    nothing = says(an_answer(reflection="Nothing is known of it."))
+    scout = subagent("scout", lost, nonsense, nothing, tools=tools, result=Research())
+
+    note = told(await asked(scout))["planner_reflection"]
+
+    assert note.startswith("[All 2 searches failed, so it is not known whether there are sources. Why: ")
+    assert note.endswith("the index is out of reach.] Nothing is known of it.")
 
 
 async def test_no_more_than_eight_sources_come_out() -> None:

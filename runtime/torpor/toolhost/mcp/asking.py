@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import anyio
 import msgspec
 
-from torpor.errors import ToolRefused
+from torpor.errors import ToolFailed, ToolRefused, ToolTimedOut
 from torpor.toolhost.contract import ToolContext
 from torpor.toolhost.mcp.results import Answer, told
 from torpor.toolhost.mcp.servers import McpServers
+from torpor.toolhost.mcp.session import ServerError
 from torpor.toolhost.mcp.tools import WAITING_SHARE
 
 
@@ -21,7 +23,7 @@ class McpAsks:
         return self._servers.servers[server].flag or f"mcp.{server}"
 
     def deadline_s(self, server: str, tool: str) -> float:
-        """Of one call."""
+        """See ``contract.Asks``."""
         known = self._servers.servers[server]
         return known.deadlines_s.get(tool) or known.deadline_s or self._servers.options.call_deadline_s
 
@@ -31,9 +33,19 @@ class McpAsks:
         if not links:
             raise ToolRefused(f"there is no credential for the server {server}; nothing was asked")
         connection = self._servers.connection(links[0])
-        wait_s = self.deadline_s(server, tool) * WAITING_SHARE
-        answer = await connection.call(tool, arguments, wait_s=wait_s, report=context.report)
-        text = told(answer, tool=tool, size_bytes_max=self._servers.options.result_bytes_max)
+        deadline_s = self.deadline_s(server, tool)
+        try:
+            with anyio.fail_after(deadline_s):
+                answer = await connection.call(
+                    tool, arguments, wait_s=deadline_s * WAITING_SHARE, report=context.report
+                )
+            text = told(answer, tool=tool, size_bytes_max=self._servers.options.result_bytes_max)
+        except TimeoutError:
+            raise ToolTimedOut(tool, deadline_s=deadline_s) from None
+        except (ToolFailed, ServerError):
+            if connection.generation and tool not in connection.listing.titles:
+                raise ToolFailed(f"the server {server} has no tool {tool!r}; its operator must look at it") from None
+            raise
         return _value(answer, text)
 
 

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from torpor.errors import ConfigError, ToolError
-from torpor.toolhost.mcp.listing import NOTHING, Listing, read_listing
+from torpor.toolhost.mcp.listing import NOBODY, NOTHING, Listing, read_listing
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Open, Opening, ServerError, Session, Unreachable
@@ -56,9 +56,11 @@ class Connection:
         open_: Open,
         options: McpOptions,
         chance: Callable[[], float],
+        asked: Mapping[str, str] = NOBODY,
     ) -> None:
         """
         Args:
+            asked: as ``read_listing`` has it.
             opening: what a connection is made of now; takes time. Raises: ConfigError. NoCredential.
             chance: from 0 up to 1, drawn anew each time.
         """
@@ -71,6 +73,7 @@ class Connection:
         self._open = open_
         self._options = options
         self._chance = chance
+        self._asked = asked
         self._session: Session | None = None
         self._calls: set[anyio.CancelScope] = set()
         self._waiting = 0
@@ -295,11 +298,12 @@ class Connection:
             self._tell()
 
     def _read(self, told: tuple[object, ...]) -> Listing:
-        listing = read_listing(self.name, self._server, told, options=self._options)
+        listing = read_listing(self.name, self._server, told, options=self._options, asked=self._asked)
         for rejected in listing.rejected if listing.rejected != self.listing.rejected else ():
             _log.warning("mcp.tool_left_out", server=self.name, tool=rejected.title, why=rejected.why)
         for unmet in listing.unmet if listing.unmet != self.listing.unmet else ():
-            _log.warning("mcp.tool_unknown", server=self.name, tool=unmet.title, why=unmet.why)
+            has = listing.told_titles
+            _log.warning("mcp.tool_unknown", server=self.name, tool=unmet.title, why=unmet.why, has=has)
         return listing
 
     def _look_again(self, answer: Answer) -> None:

@@ -14,6 +14,7 @@ from torpor.records.ids import ConversationKey
 from torpor.records.journal import Effect
 from torpor.toolhost.contract import Lent, Toolbox
 from torpor.toolhost.declare import Tool
+from torpor.toolhost.mcp.listing import Listing
 from torpor.toolhost.mcp.servers import Link, McpServers
 from torpor.toolhost.mcp.tools import LentTool
 from torpor.toolhost.process import NotStarted
@@ -77,6 +78,7 @@ class McpTools:
         if lent is None:
             if len(self._ready) >= _READY_MAX:
                 self._ready.pop(next(iter(self._ready)))
+            self._tell_writes(listings)
             tools = [
                 LentTool(tool, link, servers=self._servers)
                 for link, listing in listings
@@ -95,6 +97,12 @@ class McpTools:
             _log.warning("mcp.name_taken", tool=name)
             return False
         return effect is Effect.READ or not self._reads_only
+
+    def _tell_writes(self, listings: Iterable[tuple[Link, Listing]]) -> None:
+        """Which tools are not lent to whoever may only read."""
+        for link, listing in listings if self._reads_only else ():
+            if writes := [tool.title for tool in listing.tools if tool.effect is not Effect.READ]:
+                _log.info("mcp.writes_left_out", server=link.server, tools=writes)
 
     def __repr__(self) -> str:
         return f"<McpTools servers={list(self._names)} ready={len(self._ready)}>"

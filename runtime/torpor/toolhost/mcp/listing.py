@@ -21,6 +21,7 @@ LISTED_MAX: Final = 1_000
 BEYOND: Final = "torpor/beyond"
 """An entry that stands for those that are not."""
 _TOLD_CHARS: Final = 80
+_TITLES_TOLD: Final = 32
 
 
 class ServedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,27 +52,42 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """Sorted by name."""
     rejected: tuple[Rejected, ...] = ()
     unmet: tuple[Rejected, ...] = ()
-    """What the server's table names and the server has not; such a name in ``reads`` vouches for nothing."""
+    """What the server's table names, or a tool of ours asks for, and the server has not; such a name in ``reads``
+    vouches for nothing."""
+    titles: tuple[str, ...] = ()
+    """All that the server has, as it calls them, sorted."""
     digest: str = ""
     """Of the tools: the same while they are."""
 
+    @property
+    def told_titles(self) -> tuple[str, ...]:
+        """The first ones, each as a line."""
+        return tuple(map(_line, self.titles[:_TITLES_TOLD]))
+
 
 NOTHING: Final = Listing()
+NOBODY: Final[Mapping[str, str]] = {}
 
 
-def read_listing(name: str, server: McpServer, told: Iterable[object], *, options: McpOptions) -> Listing:
-    """Read what the server ``name`` tells, as JSON has it; entries of any kind."""
-    reading = _Reading(name, server, options)
+def read_listing(
+    name: str, server: McpServer, told: Iterable[object], *, options: McpOptions, asked: Mapping[str, str] = NOBODY
+) -> Listing:
+    """Read what the server ``name`` tells, as JSON has it; entries of any kind.
+
+    Args: asked: who of ours asks for which of its tools, by the tool.
+    """
+    reading = _Reading(name, server, options, asked)
     for entry in told:
         reading.add(entry)
     return reading.listing()
 
 
 class _Reading:
-    def __init__(self, name: str, server: McpServer, options: McpOptions) -> None:
+    def __init__(self, name: str, server: McpServer, options: McpOptions, asked: Mapping[str, str]) -> None:
         self._name = name
         self._server = server
         self._options = options
+        self._asked = asked
         self._tools: dict[str, ServedTool] = {}
         self._rejected: list[Rejected] = []
         self._crowd = 0
@@ -114,11 +130,18 @@ class _Reading:
         if self._crowd:
             self._rejected.append(Rejected(title="…", why=f"{self._crowd:,} more are left out"))
         digest = hashlib.sha256(msgspec.json.encode((self._name, kept))).hexdigest()[:16]
-        return Listing(tools=tuple(kept), rejected=tuple(self._rejected), unmet=self._unmet(), digest=digest)
+        return Listing(
+            tools=tuple(kept),
+            rejected=tuple(self._rejected),
+            unmet=self._unmet(),
+            titles=tuple(sorted(self._titles)),
+            digest=digest,
+        )
 
     def _unmet(self) -> tuple[Rejected, ...]:
         server = self._server
-        named = (("tools", server.tools), ("reads", server.reads), ("deadlines_s", server.deadlines_s))
+        own = (("tools", server.tools), ("reads", server.reads), ("deadlines_s", server.deadlines_s))
+        named = (*own, *((who, (title,)) for title, who in self._asked.items()))
         return tuple(
             Rejected(title=title, why=f"{key} names it, and the server has no such tool")
             for key, titles in named

@@ -9,20 +9,21 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.abc
 import msgspec
 
 from torpor.toolhost.mcp.connection import Connection, Standing
-from torpor.toolhost.mcp.listing import Listing
+from torpor.toolhost.mcp.listing import NOBODY, Listing
 from torpor.toolhost.mcp.options import McpOptions, McpServer, Servers
 from torpor.toolhost.mcp.session import Open, Opening
 from torpor.toolhost.mcp.states import ServerState
 from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.process import NotStarted
 
+NOTHING_ASKED: Final[Mapping[str, Mapping[str, str]]] = {}
 _PAGES_MAX = 50
 
 
@@ -60,7 +61,9 @@ class McpServers:
         options: McpOptions,
         chance: Callable[[], float],
         shows_errors: bool = False,
+        asked: Mapping[str, Mapping[str, str]] = NOTHING_ASKED,
     ) -> None:
+        """Args: asked: by server, as ``read_listing`` has it."""
         self.servers = servers
         self.options = options
         self._home = home
@@ -68,6 +71,7 @@ class McpServers:
         self._open = open_
         self._chance = chance
         self._shows_errors = shows_errors
+        self._asked = asked
         self._connections: dict[Link, tuple[Connection, anyio.CancelScope]] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._lost = Counter[str]()
@@ -111,6 +115,7 @@ class McpServers:
             open_=self._open,
             options=self.options,
             chance=self._chance,
+            asked=self._asked.get(link.server, NOBODY),
         )
         scope = anyio.CancelScope()
         self._connections[link] = (connection, scope)

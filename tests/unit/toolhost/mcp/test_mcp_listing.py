@@ -116,3 +116,12 @@ def test_tools_beyond_what_a_request_may_take_are_left_out() -> None:
 def test_the_digest_tells_whether_anything_changed() -> None:
     assert read(entry("a")).digest == read(entry("a"), entry("b", inputSchema=1)).digest
     assert read(entry("a")).digest != read(entry("a", description="Other.")).digest
+
+
+def test_a_tool_that_is_asked_for_and_not_there_is_told_with_what_is_there() -> None:
+    asked = {"find": "evidence of scout", "look": "evidence of other"}
+    listing = read_listing("shop", McpServer(command="x"), [entry("look"), entry("a\nb")], options=OPTIONS, asked=asked)
+
+    (unmet,) = listing.unmet
+    assert (unmet.title, unmet.why) == ("find", "evidence of scout names it, and the server has no such tool")
+    assert (listing.titles, listing.told_titles) == (("a\nb", "look"), ("a b", "look"))
