@@ -35,7 +35,8 @@ def command(*, conversation: str | None, agent: str, server: Server) -> None:
     Ctrl-C cancels the running turn; pressed again, or when none is running, it leaves. So does the end of input
     (Ctrl-D), after the last reply. The conversation keeps, and --conversation goes on in it.
 
-    A slash and a word are no message: /retry and /continue take up a turn that failed, /help tells what there is.
+    What begins with a slash and a word is no message: /attach FILE sends a file along, /retry and /continue take up a
+    turn that failed, /help tells what there is. A second slash before it makes it one.
 
     What is typed while a reply streams stands below it and is sent with Enter. Backspace, Ctrl-W and Ctrl-U take back a
     character, a word, all of it.

@@ -34,7 +34,9 @@ from torpor.records.events import (
 from torpor.records.frames import RunStatus
 from torpor.records.journal import Offer
 
-_COMMAND: Final = re.compile(r"/[A-Za-z]+")
+_COMMAND: Final = re.compile(r"/[A-Za-z]+(?=\s|$)")
+_NO_COMMAND: Final = re.compile(r"//[A-Za-z]+(?=\s|$)")
+"""A message that begins with a slash and a word."""
 _ATTACH: Final = "/attach "
 _TURNS_RECALLED: Final = 2
 """Of an older conversation, shown when a chat goes on in it."""
@@ -166,17 +168,19 @@ class ChatSession:
         self._ask_for_more()
 
     def _say(self, line: str, tasks: anyio.abc.TaskGroup) -> None:
-        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered. What else is nothing but a
-        slash and a word was meant for us and is answered here."""
+        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered. What else begins with a slash and
+        a word was meant for us and is answered here; a second slash before it makes it a message."""
         command = line.rstrip()
         if command.startswith(_ATTACH):
             self._files.append(file := _File(_file_in(command.removeprefix(_ATTACH).strip())))
             tasks.start_soon(self._attach, file)
             return
         offer = next((offer for offer in self._offers if command == f"/{offer}"), None)
-        if offer is None and _COMMAND.fullmatch(command):
-            self._screen.note(_answer_to(command, self._offers))
+        if offer is None and (found := _COMMAND.match(command)):
+            self._screen.note(_answer_to(found[0], self._offers))
             return
+        if _NO_COMMAND.match(line):
+            line = line[1:]
         message_id = self._ids.new_id()
         self._mine.add(message_id)
         files, self._files = self._files, []
@@ -316,12 +320,16 @@ def _answer_to(command: str, offers: Sequence[Offer]) -> str:
         taken = " or ".join(f"/{offer}" for offer in offers)
         now = f"{taken} takes up the turn that failed; " if offers else ""
         beside = "/attach FILE sends a file with the next message; Ctrl-C cancels the running turn, Ctrl-D leaves"
-        return f"{now}{beside}; every other line is a message to the agent"
-    if command.removeprefix("/") in {offer.value for offer in Offer}:
-        return f"nothing to {command.removeprefix('/')}, since the last turn did not offer it"
+        return f"{now}{beside}; every other line is a message to the agent, //help and the like with one slash"
+    word = command.removeprefix("/")
+    if word in offers:
+        return f"{command} stands alone; as a message to the agent: /{command}"
+    if word in {offer.value for offer in Offer}:
+        return f"nothing to {word}, since the last turn did not offer it"
     if command == _ATTACH.strip():
         return "/attach takes the name of a file: /attach FILE"
-    return f"there is no {command}, only /attach FILE and /help; with a blank before it, it is a message to the agent"
+    known = ", ".join(f"/{offer}" for offer in Offer)
+    return f"there is no {command}, only /attach FILE, {known} and /help; as a message to the agent: /{command}"
 
 
 def _offers_of(events: Sequence[AnyEvent]) -> tuple[Offer, ...]:

@@ -349,13 +349,18 @@ async def test_what_an_older_conversation_still_offers_can_be_taken_up(world: Wo
         (
             "/help",
             "(/attach FILE sends a file with the next message; Ctrl-C cancels the running turn, Ctrl-D leaves; "
-            "every other line is a message to the agent)",
+            "every other line is a message to the agent, //help and the like with one slash)",
         ),
         ("/attach", "(/attach takes the name of a file: /attach FILE)"),
         (
             "/frob",
-            "(there is no /frob, only /attach FILE and /help; with a blank before it, it is a message to the agent)",
+            "(there is no /frob, only /attach FILE, /continue, /retry and /help; as a message to the agent: //frob)",
         ),
+        (
+            "/atach notes.txt",
+            "(there is no /atach, only /attach FILE, /continue, /retry and /help; as a message to the agent: //atach)",
+        ),
+        ("/retry please", "(nothing to retry, since the last turn did not offer it)"),
     ],
 )
 async def test_a_slash_and_a_word_never_reach_the_model(world: World, line: str, answer: str) -> None:
@@ -369,8 +374,19 @@ async def test_a_slash_and_a_word_never_reach_the_model(world: World, line: str,
     assert world.shown.splitlines() == [answer]
 
 
-@pytest.mark.parametrize("line", ["/etc/hosts, what is in it?", " /frob", "/ is a slash", "/retry please"])
-async def test_other_lines_with_a_slash_are_messages(world: World, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("/etc/hosts, what is in it?", "/etc/hosts, what is in it?"),
+        (" /frob", " /frob"),
+        ("/ is a slash", "/ is a slash"),
+        ("//frob", "/frob"),
+        ("//attach a.txt is how it is done", "/attach a.txt is how it is done"),
+        ("// is a remark", "// is a remark"),
+        ("//host/share", "//host/share"),
+    ],
+)
+async def test_other_lines_with_a_slash_are_messages(world: World, line: str, text: str) -> None:
     world.begin()
     world.type(f"{line}\n")
 
@@ -379,7 +395,19 @@ async def test_other_lines_with_a_slash_are_messages(world: World, line: str) ->
         await world.until_sent(1)
         tasks.cancel_scope.cancel()
 
-    assert [text for _, text in world.sent] == [line]
+    assert [sent for _, sent in world.sent] == [text]
+
+
+async def test_what_takes_up_a_turn_stands_alone(world: World) -> None:
+    failed = TurnFailedEvent(event=9, at_us=0, turn=3, code="model_stream_lost", detail="cut", offers=(Offer.RETRY,))
+    world.begin(*answered("m"), failed, state="rest")
+    world.type("/retry please\n")
+    world.end_input()
+
+    await world.run(world.session())
+
+    assert (world.sent, world.resumed) == ([], [])
+    assert "(/retry stands alone; as a message to the agent: //retry)" in world.shown
 
 
 async def test_help_names_what_a_failed_turn_offers(world: World) -> None:
