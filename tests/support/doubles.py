@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from tests.support.marked import as_sent
 from tests.support.request_rules import Violation, violations
 from torpor.conversation.state import PAUSED
 from torpor.conversation.view import request_body
@@ -186,7 +187,8 @@ class PlayedModel:
         body = msgspec.json.decode(request_body(request.preamble, request.view, live=request.live), type=dict[str, Any])
         self.requests.append(body)
         self.asked.append(request.model)
-        self.refused.extend(violations(body, after_pause=self._goes_on(body["messages"][-1]["content"])))
+        sent = as_sent(body, request.attached) if request.attached else body
+        self.refused.extend(violations(sent, after_pause=self._goes_on(body["messages"][-1]["content"])))
         play = self.plays.popleft() if self.plays else echo
         reply = await play(request, sink)
         if reply.stop_reason == PAUSED:

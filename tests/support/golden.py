@@ -19,20 +19,28 @@ import msgspec
 
 from tests.support import rebuild
 from tests.support.clinic_day import PATH, live, opened
-from tests.support.doubles import PlayedModel, calls, places_of, reads, says, use
-from tests.support.engine import KEY, Engine, running_engine
+from tests.support.damaged import damage
+from tests.support.doubles import PlayedModel, calls, fails, places_of, reads, says, use
+from tests.support.engine import KEY, Engine, receipt_of, running_engine
 from tests.support.histories import told
+from tests.support.marked import attachment
+from torpor.attachments.options import AttachmentOptions
 from torpor.conversation.budget import Profile
 from torpor.conversation.live_context import LiveContextOptions
-from torpor.operations.export import FORMAT, VERSION, ExportHeader, exported
-from torpor.records.ids import ConversationKey
+from torpor.operations.export import FORMAT, VERSION, BlobLine, ExportHeader, exported
+from torpor.provider_errors import AttachmentNotTaken
+from torpor.records.attachments import Attachment
+from torpor.records.commands import SendMessage
+from torpor.records.ids import ConversationKey, MessageId
 from torpor.records.journal import JournalRecord
-from torpor.store.blobs import LocalBlobs
+from torpor.store.blobs import LocalBlobs, MemoryBlobs
 from torpor.store.contract import Head
 from torpor.store.job_contract import StoredJob
 from torpor.store.sqlite.auditing import open_to_audit
 from torpor.toolhost.contract import ToolContext
+from torpor.turn.attached import AttachedFiles
 from torpor.turn.live_context import LiveContextJobs, LiveModel, LiveModelOptions
+from torpor.turn.prepare import Surroundings
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 SUMMARY: Final = json.dumps(
@@ -125,6 +133,37 @@ async def live_context() -> bytes:
         return _export(await engine.records())
 
 
+async def with_attachments() -> bytes:
+    """Files of each kind; those of which the bytes are gone or damaged, which a host refuses, or that find no room."""
+    blobs, bodies = MemoryBlobs(), [*(b"scan %d" % number for number in range(5)), b"%PDF-", b"words"]
+    for body in bodies:
+        await blobs.put(KEY, body)
+    files = [attachment(body, name=body.decode()) for body in bodies[:5]]
+    files.append(attachment(bodies[5], media_type="application/pdf", name="letter", pages=2))
+    files.append(attachment(bodies[6], media_type="text/plain", name="", tokens=2))
+    known = AttachedFiles(blobs, AttachmentOptions(request_attachments_max=4))
+    refused = AttachmentNotTaken("could not process image", at=(6, 0), is_of_picture=True)
+    plays = [says("seen"), calls(use("look", "a")), says("and that"), fails(refused), says("not that one")]
+    async with running_engine(*plays, surroundings=Surroundings(attached=known)) as engine:
+        await _attach(engine, "what is it?", *files[:1])
+        await _attach(engine, "and these?", files[5])
+        await _attach(engine, "this one?", files[1])
+        blobs._data.pop((KEY.tenant, KEY.owner, files[0].blob))
+        damage(blobs, KEY, files[5].blob, b"%PDF!")
+        await engine.ask("and now?")
+        await _attach(engine, "", *files[1:4])
+        await _attach(engine, "the rest", files[4], files[6])
+        await engine.ask("thank you")
+        return _export(await engine.records(), bodies)
+
+
+async def _attach(engine: Engine, text: str, *files: Attachment) -> None:
+    id_ = MessageId(f"f_{len(await engine.records())}")
+    command = SendMessage(message_id=id_, principal=KEY.owner, text=text, attachments=files)
+    await receipt_of(engine.supervisor.post(KEY, command))
+    await engine.rested()
+
+
 async def _make_live(engine: Engine, model: LiveModel) -> None:
     """Do the job that was ordered last."""
     jobs = LiveContextJobs(
@@ -149,11 +188,13 @@ MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "research": with_research,
     "folded": folded,
     "live-context": live_context,
+    "attachments": with_attachments,
 }
 
 
-def _export(records: Sequence[JournalRecord]) -> bytes:
-    lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+def _export(records: Sequence[JournalRecord], bodies: Sequence[bytes] = ()) -> bytes:
+    blobs = [BlobLine(blob=hashlib.sha256(body).hexdigest(), data=body) for body in bodies]
+    lines = b"".join(msgspec.json.encode(line) + b"\n" for line in (*records, *blobs))
     header = ExportHeader(
         format=FORMAT,
         version=VERSION,
@@ -162,6 +203,7 @@ def _export(records: Sequence[JournalRecord]) -> bytes:
         conversation="c_1",
         head=Head(seq=len(records), event=max(record.event for record in records), batch_id="golden"),
         records=len(records),
+        blobs=len(blobs),
         digest=hashlib.sha256(lines).hexdigest(),
     )
     return msgspec.json.encode(header) + b"\n" + lines

@@ -4,6 +4,7 @@ Shares no code with the engine, so that what the engine rebuilds can be compared
 """
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -138,13 +139,18 @@ class _Rebuilding:
         )
 
     def _replace(self, record: Json) -> None:
-        shorter, head = record.get("shortened", {}), [_Said(0, "user", block) for block in record["head"]]
+        shorter, withdrawn = record.get("shortened", {}), record.get("withdrawn", {})
+        head = [_Said(0, "user", block) for block in record["head"]]
 
         def kept(said: list[_Said]) -> list[_Said]:
             stays = [each for each in said if each.turn >= record["kept_from"]]
-            return head + [
-                each._replace(block=shorter.get(each.block.get("tool_use_id", ""), each.block)) for each in stays
-            ]
+            files = itertools.count()
+            return head + [each._replace(block=changed(each.block, files)) for each in stays]
+
+        def changed(block: Json, files: Iterator[int]) -> Json:
+            if block["type"] == "attachment":
+                return dict(withdrawn.get(str(next(files)), block))
+            return dict(shorter.get(block.get("tool_use_id", ""), block))
 
         self.view, self.base = kept(self.view), kept(self.base)
         self.results = {call: shorter.get(call, block) for call, block in self.results.items()}
