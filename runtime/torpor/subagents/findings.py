@@ -73,6 +73,11 @@ class Findings:
             self.failed += 1
             self.why = _line(failure, bytes_max=_WHY_BYTES)
 
+    @property
+    def lacking(self) -> dict[str, dict[str, int | str]]:
+        """What an answer says of searches that failed, as a field of it; empty where none did."""
+        return {"searches": {"made": self.searches, "failed": self.failed, "why": self.why}} if self.failed else {}
+
     def select(self, ids: Iterable[str]) -> Selection:
         """Add to what is selected; an id that is selected already keeps its place."""
         beyond: dict[str, None] = {}

@@ -81,7 +81,7 @@ class Plans:
     def accept(self, text: str, findings: Findings) -> Accepted:
         """A plan with the titles, doses and cautions of the catalogue, or the questions.
 
-        Evidence that nothing found is left out of the plan, and its ids are dropped.
+        Evidence that nothing found is left out of the plan, and its ids are dropped. Searches that failed are told.
         Raises: Unacceptable: names every fault, or the first dozen.
         """
         if len(text) > ANSWER_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > ANSWER_BYTES_MAX:
@@ -109,7 +109,7 @@ class Plans:
         named = dict.fromkeys(id_ for planned in plan.interventions for id_ in planned.evidence_ids)
         dropped = tuple(id_ for id_ in named if findings.get(id_) is None)
         filled = tuple(self._filled(planned, without=dropped) for planned in plan.interventions)
-        envelope = msgspec.to_builtins(msgspec.structs.replace(plan, interventions=filled))
+        envelope = msgspec.to_builtins(msgspec.structs.replace(plan, interventions=filled)) | findings.lacking
         told = bytes(canonical(envelope))
         if len(told) > TOLD_BYTES_MAX:
             found = f"{len(told):,} bytes long, texts of the catalogue included"

@@ -86,10 +86,8 @@ class Research:
         chosen = tuple(sources)[: self._sources_max]
         said = f"{_gap(findings)} {clean(reflection).text}"
         note = _short(" ".join(said.split()), bytes_max=REFLECTION_BYTES)
-        bundle_of = {"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}
-        if findings.failed:
-            bundle_of["searches"] = {"made": findings.searches, "failed": findings.failed, "why": findings.why}
-        kept = bytes(canonical(bundle_of))
+        fields = {"sources": msgspec.to_builtins(chosen), "planner_reflection": note, **findings.lacking}
+        kept = bytes(canonical({"type": RESEARCH, **fields}))
         bundle = hashlib.sha256(kept).hexdigest()
         told = _told(bundle, chosen, note, excerpt_bytes=(room := _EXCERPT_BYTES))
         while (over := len(told) - TOLD_BYTES_MAX) > 0 and room > 0:  # ids are never cut, and may be long

@@ -68,6 +68,18 @@ def test_evidence_that_nothing_found_is_dropped_and_reported() -> None:
     assert result.dropped == ("ev-9",)
 
 
+def test_searches_that_failed_are_told_beside_the_plan() -> None:
+    found = findings()
+    found.searched()
+    found.searched(failure="out of reach")
+
+    result = PLANS.accept(text_of(PLAN), found)
+
+    lacking = {"searches": {"made": 2, "failed": 1, "why": "out of reach"}}
+    assert msgspec.json.decode(result.told) == {**msgspec.json.decode(accepted(PLAN).told), **lacking}
+    assert msgspec.json.decode(result.kept) == {"type": "plan", **msgspec.json.decode(result.told)}
+
+
 def test_questions_are_told_once_each_and_nothing_is_kept() -> None:
     result = accepted({"needs_clarification": {"questions": [" Any seizures? ", "Any seizures?", "Since when?"]}})
     assert result == Accepted(told=b'{"needs_clarification":{"questions":["Any seizures?","Since when?"]}}')
