@@ -297,7 +297,9 @@ def _subagents(
         return wrap_model(models.model(definition.model_table(usual.model), where=where))
 
     def lending(names: Sequence[str], own: Toolbox) -> McpTools | None:
-        return _elsewhere(names, own, tools=tools, servers=servers, wrap=wrap, reads_only=True)
+        named = servers.servers if EVERY in names else names
+        reading = [name for name in named if servers.servers[name].may_read]
+        return _elsewhere(reading, own, tools=tools, servers=servers, wrap=wrap, reads_only=True)
 
     return make_subagents(
         settings.subagent_definitions,

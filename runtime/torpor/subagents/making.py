@@ -253,7 +253,7 @@ def _not_lent(name: str, servers: Servers) -> str:
         return f"a server and no tool: {server_of(name)}, of which `tools` in {MCP_FILE} says which may be used"
     if server is None:
         return _one_of(servers)
-    if not server.reads and not server.trust_read_only:
+    if not server.may_read:
         return (
             f"a server with tools that only read, for which `reads` or trust_read_only in {MCP_FILE} vouches: a"
             " sub-agent runs again after a crash, and nobody confirms what it does"

@@ -78,12 +78,13 @@ def _failed(why: str, *, server: str, error: type[ToolError]) -> ToolError:
 
 
 def entries_in(answer: Any, *, limit: int) -> tuple[tuple[Finding, ...], int]:
-    """The entries of an answer, at most ``limit``, and how many are none.
+    """The entries of an answer, at most ``limit``, and how many are none. One entry alone is a list of it.
 
     Raises: ToolFailed: it is no list of entries.
     """
     if isinstance(answer, Mapping):
-        answer = next((answer[name] for name in _LISTS if isinstance(answer.get(name), list)), None)
+        alone = [answer] if _text(answer, ("id",)) else None
+        answer = next((answer[name] for name in _LISTS if isinstance(answer.get(name), list)), alone)
     if not isinstance(answer, list):
         raise ToolFailed("the server's answer is no list of entries; whoever looks after it must look at it")
     found = [_finding(entry) for entry in answer[:limit]]

@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Home:
     home = Home(tmp_path / "home")
     home.settings(mcp={"backoff_s": 0.05, "turn_wait_s": 30.0})
     home.agent(subagents=["scout", "seeker", "lost"])
-    define(home, "scout", 'mcp = ["odd", "own"]')
+    define(home, "scout", 'mcp = ["*"]')
     define(home, "seeker", 'result = "research"\nevidence = { server = "gone" }')
     define(home, "lost", f'result = "research"\nevidence = {{ server = "odd", tool = "{MISSING}" }}')
     program = f'command = "{sys.executable}"\nargs = ["{SERVER}", "{home.path / "ledger.txt"}"]\n'
@@ -79,6 +79,7 @@ async def reads_are_lent(house: House) -> None:
     left_out = {entry["server"]: entry["tools"] for entry in house.told.of("mcp.writes_left_out")}
     assert left_out["own"] == ["write_down"]
     assert "write_down" in left_out["odd"]
+    assert not house.told.of("mcp.not_started"), "of a server without reads there is nothing to start"
 
 
 async def switched_off_in_mid_work(house: House, home: Home) -> None:

@@ -50,11 +50,12 @@ class McpAsks:
 
 
 def _value(answer: Answer, text: str) -> Any:
-    """What is structured; else what a text says that is JSON, else the text."""
+    """What is structured; else what a text says that is JSON, or a list of what several say; else the text."""
     value = answer.structured
     if value is None:
+        texts = [str(block.get("text")) for block in answer.content if block.get("type") == "text"]
         try:
-            value = msgspec.json.decode(text)
+            value = [msgspec.json.decode(each) for each in texts] if len(texts) > 1 else msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return text
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value

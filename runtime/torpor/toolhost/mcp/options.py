@@ -117,6 +117,11 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return bool(self.credentials)
 
     @property
+    def may_read(self) -> bool:
+        """Whether somebody vouches for tools of it that only read."""
+        return bool(self.reads) or self.trust_read_only
+
+    @property
     def told_as(self) -> str:
         """Where it is, without anything that may be secret."""
         if self.url:

@@ -33,6 +33,10 @@ def served(played: PlayedServer, **fields: Any) -> McpServers:
     )
 
 
+def texts(*said: str) -> Answer:
+    return Answer(content=tuple({"type": "text", "text": text} for text in said))
+
+
 async def test_a_tool_that_the_server_has_not_is_told_to_operator_and_model() -> None:
     async def unknown(life: Life, tool: str, arguments: Any) -> Answer:
         return said(f"Unknown tool: {tool}", is_error=True)
@@ -77,6 +81,29 @@ async def test_an_answer_that_does_not_come_is_not_waited_for_beyond_the_deadlin
             await servers.connection(Link("lib")).known()
             with pytest.raises(ToolTimedOut, match=r"'find' did not finish within 0\.01 s"):
                 await McpAsks(servers).ask("lib", "find", {}, a_context())
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        (Answer(structured={"result": [1]}), [1]),
+        (Answer(structured={"result": [1], "more": 2}), {"result": [1], "more": 2}),
+        (said('[{"id": "a"}]'), [{"id": "a"}]),
+        (said("words"), "words"),
+        (texts('{"id": "a"}', '{"id": "b"}'), [{"id": "a"}, {"id": "b"}]),
+        (texts("1", "and"), "1\nand"),
+    ],
+)
+async def test_an_answer_is_told_as_values(answer: Answer, value: Any) -> None:
+    async def answers(life: Life, tool: str, arguments: Any) -> Answer:
+        return answer
+
+    played = PlayedServer("find")
+    played.at_call = answers
+    servers = served(played)
+    with anyio.fail_after(60):
+        async with servers.running():
+            assert await McpAsks(servers).ask("lib", "find", {}, a_context()) == value
 
 
 async def test_tools_that_write_are_not_lent_to_who_may_only_read() -> None:
