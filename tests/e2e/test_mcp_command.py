@@ -24,6 +24,10 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
         reads = ["look", "lok"]
         [mcp.gone]
         command = "there-is-no-such-program"
+        [mcp.brief]
+        command = "sh"
+        args = ["-c", "echo no key $KEY >&2; exit 7"]
+        env = {{ KEY = {{ env = "WIKI_TOKEN" }} }}
         [mcp.closed]
         url = "http://127.0.0.1:9/mcp?key={SECRET}"
         headers = {{ Authorization = {{ env = "WIKI_TOKEN", prefix = "Bearer " }} }}
@@ -36,6 +40,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     listed = office.run("mcp", "list", "--json", code=1)
     rows = {row["server"]: row for row in map(_json, listed.stdout.splitlines())}
     assert {name: row["state"] for name, row in rows.items()} == {
+        "brief": "its program ended with exit status 7",
         "closed": "nothing answers at its address",
         "gone": "there is no such program",
         "odd": "up",
@@ -43,7 +48,8 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     }
     assert (rows["odd"]["tools"], rows["odd"]["rejected"]) == (12, 0)
 
-    assert "is shown by `torpor mcp test gone`" in listed.stderr
+    assert rows["brief"]["printed"] == "no key [masked]"
+    assert "is shown by `torpor mcp test brief`" in listed.stderr
 
     tested = office.run("mcp", "test", "odd")
     look = next(line.split() for line in tested.stdout.splitlines() if line.startswith("odd__look"))

@@ -77,6 +77,8 @@ def called(tool: str, arguments: Mapping[str, Any]) -> Any:
         case "silent":
             return None
         case "exit":
+            key = os.environ.get("SHOP_KEY", "")
+            print(f"{'x' * 10_000}\nthree lines\nbefore the last\nwith the key {key}", file=sys.stderr, flush=True)
             os._exit(3)
         case "garbage":
             for number in range(200):

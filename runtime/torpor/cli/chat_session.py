@@ -168,8 +168,8 @@ class ChatSession:
         self._ask_for_more()
 
     def _say(self, line: str, tasks: anyio.abc.TaskGroup) -> None:
-        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered. What else begins with a slash and
-        a word was meant for us and is answered here; a second slash before it makes it a message."""
+        """Send a line; ``/retry`` and ``/continue`` take up what the last turn offered. What else begins with a slash
+        and a word was meant for us and is answered here; a second slash before it makes it a message."""
         command = line.rstrip()
         if command.startswith(_ATTACH):
             self._files.append(file := _File(_file_in(command.removeprefix(_ATTACH).strip())))

@@ -15,6 +15,7 @@ from torpor.clock import chance
 from torpor.conversation.budget import encoded_tokens
 from torpor.home import mcp_servers
 from torpor.operations.logs import configure_logs
+from torpor.operations.redaction import masked
 from torpor.records.ids import DEFAULT_TENANT
 from torpor.settings import Settings, read_settings
 from torpor.toolhost.mcp.connection import Connection
@@ -38,6 +39,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tools: int
     rejected: int
     tokens: int
+    printed: str
+    """The last lines that a program wrote which ended by itself; empty where they were shown already."""
 
 
 @click.group(short_help="Show MCP servers, and test one.")
@@ -68,6 +71,9 @@ def list_(home: Path, *, tenant: str, user: str, as_json: bool) -> int:
             for row in rows
         ]
         print_table(head, cells)
+    for row in rows:
+        for line in row.printed.splitlines():
+            click.echo(f"torpor: {row.server} wrote: {line}", err=True)
     silent = [row.server for row in rows if not row.is_up and servers.servers[row.server].command]
     if silent:
         click.echo(f"torpor: what a program says of itself is shown by `torpor mcp test {silent[0]}`", err=True)
@@ -165,6 +171,7 @@ def _row(name: str, servers: McpServers, *, whose: str, state: str, connection: 
         tools=len(tools),
         rejected=len(listing.rejected) if listing is not None else 0,
         tokens=sum(map(_tokens, tools)),
+        printed=masked(connection.standing().printed) if connection is not None else "",
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import msgspec
+from structlog.testing import capture_logs
 
 from tests.support.request_rules import violations
 from tests.support.tools import DictBlobs, a_context
@@ -28,6 +29,7 @@ from torpor.toolhost.registry import ToolRegistry
 
 RAW = Path(__file__).parents[2] / "support" / "mcp_raw_server.py"
 CONTEXT = a_context()
+KEY = "k-1234"
 BAD = {"string-root", "any-of-root", "required-inside", "ref-to-missing", "huge", "no-schema", "list-schema", "?"}
 
 FORGOTTEN = [
@@ -104,16 +106,20 @@ def listening() -> Iterator[McpServer]:
 
 async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
     with listening() as http:
-        pipes = raw(deadlines_s={"silent": 0.3}, reads=["nonsense"])
+        pipes = raw(deadlines_s={"silent": 0.3}, reads=["nonsense"], env={"SHOP_KEY": KEY})
         async with world(tmp_path, pipes=pipes, http=http) as here:
             for server in ("pipes", "http"):
                 await here.servers.connection(here.servers.links([server], tenant="", principal="")[0]).known()
                 silent = await here.call(f"{server}__silent")
                 assert (silent.outcome, "within 0.3 s" in silent.text) == (Outcome.UNKNOWN, True)
                 assert (await here.call(f"{server}__echo")).outcome is Outcome.SUCCEEDED
-            gone = await here.call("pipes__exit")
+            with capture_logs() as told:
+                gone = await here.call("pipes__exit")
+                assert (await here.call("pipes__echo")).text == "echo of nobody"  # it is back
+            (lost,) = (entry for entry in told if entry["event"] == "mcp.lost")
+            assert lost["why"] == "its program ended with exit status 3"
+            assert lost["printed"] == "three lines\nbefore the last\nwith the key [masked]"
             assert (gone.outcome, "may or may not" in gone.text) == (Outcome.UNKNOWN, True)
-            assert (await here.call("pipes__echo")).text == "echo of nobody"  # it is back
             garbled = await here.call("pipes__nonsense")
             assert (garbled.outcome, "what is no answer" in garbled.text) == (Outcome.FAILED, True)
             flooded = await here.call("pipes__garbage")

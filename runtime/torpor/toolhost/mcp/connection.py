@@ -42,6 +42,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Under way."""
     why: str
     """Of the last failure; empty while there is none."""
+    printed: str = ""
+    """The last lines that its program wrote before it ended by itself; empty as ``why`` is."""
 
 
 class Connection:
@@ -82,6 +84,9 @@ class Connection:
         self.lost = 0
         """Times that it was lost, or did not start."""
         self._why = ""
+        self._printed = ""
+        self._last_words = ""
+        """What its program has written last, where it has ended."""
         self._news = anyio.Event()
         """Set, and replaced, whenever something changes."""
         self._is_wanted = False
@@ -177,6 +182,7 @@ class Connection:
             rejected=len(self.tools.rejected),
             calls=len(self._calls),
             why=self._why,
+            printed=self._printed,
         )
 
     def changed(self) -> None:
@@ -190,6 +196,10 @@ class Connection:
         if self._start is not None:
             self._start.cancel()  # nobody else looks at what comes before it is up
         self._tell()
+
+    def printed(self, lines: str) -> None:
+        """Its program ended by itself, and wrote this last."""
+        self._last_words = lines
 
     async def _up(self, wait_s: float) -> Session:
         """The session, once there is one; whoever waits for it has sent nothing."""
@@ -239,12 +249,12 @@ class Connection:
 
     async def _connected(self, scope: anyio.CancelScope) -> str:
         """Why it is over; empty when nobody needs it any longer."""
-        self._lost_why, self._has_changed, self._is_wanted = "", False, False
+        self._lost_why, self._last_words, self._has_changed, self._is_wanted = "", "", False, False
         async with self._open(self._opening(self)) as session:
             self.listing = self._read(await session.tools())
             scope.deadline, self._start = math.inf, None
             self.generation += 1
-            self._failures, self._why, self._session = 0, "", session
+            self._failures, self._why, self._printed, self._session = 0, "", "", session
             self.used_s = anyio.current_time()
             self._enter(ServerSignal.LISTED)
             _log.info("mcp.connected", server=self.name, tools=len(self.listing.tools), generation=self.generation)
@@ -326,9 +336,10 @@ class Connection:
             return
         self._failures += 1
         self.lost += 1
-        self._why = why
+        self._why, self._printed = why, self._last_words
         was_up = self.state is ServerState.UP
-        _log.warning("mcp.lost" if was_up else "mcp.not_started", server=self.name, why=why, failures=self._failures)
+        event, more = "mcp.lost" if was_up else "mcp.not_started", {"printed": self._printed} if self._printed else {}
+        _log.warning(event, server=self.name, why=why, failures=self._failures, **more)
         self._enter(ServerSignal.LOST if was_up else ServerSignal.FAILED)
 
     def _enter(self, signal: ServerSignal) -> None:

@@ -8,7 +8,7 @@ end nothing is left of it, nor of what it started; also where this process is ki
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -20,11 +20,14 @@ from mcp.shared.message import SessionMessage
 
 from torpor.toolhost.descendants import kill_descendants
 from torpor.toolhost.mcp.lifeline import Lifeline
+from torpor.toolhost.mcp.printed import Printed
 
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """Variables that a program has of the server's own environment."""
 _GRACE_S: Final = 2.0
 """From the end of its input to the signal to end, and from that to the one that nobody survives."""
+_EXIT_S: Final = 0.5
+"""From the end of its output to that of a program which ends by itself."""
 _LOOK_S: Final = 0.01
 _GONE: Final = (
     anyio.EndOfStream,
@@ -42,11 +45,18 @@ class TooLong(Exception):
 
 @asynccontextmanager
 async def program_streams(
-    command: Sequence[str], *, env: Mapping[str, str], cwd: str, shows_errors: bool, line_bytes_max: int
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    shows_errors: bool,
+    line_bytes_max: int,
+    died: Callable[[str, str], None],
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
     """What comes from the program, and what goes to it.
 
-    Args: env: beside ``INHERITED``.  shows_errors: whether its standard error is ours.
+    Args: env: beside ``INHERITED``.  shows_errors: whether its standard error is ours.  died: called where it ended by
+        itself, before its output does: with how, and with what it wrote last to a standard error that is not ours.
     Cancellation: the process ends all the same, within 6 s.
     Raises: OSError: it cannot be started.
     """
@@ -56,7 +66,7 @@ async def program_streams(
             list(command),
             env={**inherited, **env},
             cwd=cwd,
-            stderr=None if shows_errors else subprocess.DEVNULL,
+            stderr=None if shows_errors else subprocess.PIPE,
             start_new_session=True,
             pass_fds=lifeline.passed,
         )
@@ -64,12 +74,18 @@ async def program_streams(
         lifeline.tie(process.pid)
         to_session, incoming = anyio.create_memory_object_stream[Item](0)
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        end = _End(process, Printed(env.values()), died)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, to_session, line_bytes_max)
-            tasks.start_soon(_write, process, from_session, to_session)
+            if process.stderr is None:
+                end.printed.is_over.set()
+            else:
+                tasks.start_soon(end.printed.read, process.stderr)
+            tasks.start_soon(_read, process, to_session, line_bytes_max, end)
+            tasks.start_soon(_write, process, from_session, to_session, end)
             try:
                 yield incoming, outgoing
             finally:
+                end.is_asked_for = True
                 incoming.close()
                 outgoing.close()
                 with anyio.CancelScope(shield=True):  # each wait within it is bounded
@@ -77,11 +93,44 @@ async def program_streams(
                 tasks.cancel_scope.cancel()
 
 
-async def _read(process: anyio.abc.Process, to_session: MemoryObjectSendStream[Item], line_bytes_max: int) -> None:
+class _End:
+    """That of a program, which may come by itself."""
+
+    def __init__(self, process: anyio.abc.Process, printed: Printed, died: Callable[[str, str], None]) -> None:
+        self._process = process
+        self._died = died
+        self.printed = printed
+        self.is_asked_for = False
+
+    async def tell(self) -> None:
+        """Called when its output has ended, or it hears nothing any more, which may be all that has ended."""
+        with anyio.move_on_after(_EXIT_S):
+            while self._process.returncode is None:  # noqa: ASYNC110 - as in `_has_ended`
+                await anyio.sleep(_LOOK_S)
+            await self.printed.is_over.wait()
+        status = self._process.returncode
+        if status is not None and not self.is_asked_for:
+            self._died(_how_it_ended(status), self.printed.last)
+
+
+def _how_it_ended(status: int) -> str:
+    if status >= 0:
+        return f"its program ended with exit status {status}"
+    name = next((known.name for known in signal.Signals if known == -status), str(-status))
+    return f"its program was killed by {name}"
+
+
+async def _read(
+    process: anyio.abc.Process, to_session: MemoryObjectSendStream[Item], line_bytes_max: int, end: _End
+) -> None:
     assert process.stdout is not None
     async with to_session:
-        with suppress(*_GONE):
+        try:
             await _lines(process.stdout, to_session, line_bytes_max)
+        except anyio.EndOfStream:
+            await end.tell()
+        except _GONE:
+            pass
     # What nobody reads would keep it from ending by itself.
     with suppress(*_GONE):
         while True:
@@ -115,6 +164,7 @@ async def _write(
     process: anyio.abc.Process,
     from_session: MemoryObjectReceiveStream[SessionMessage],
     to_session: MemoryObjectSendStream[Item],
+    end: _End,
 ) -> None:
     assert process.stdin is not None
     try:
@@ -123,6 +173,7 @@ async def _write(
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await process.stdin.send(text.encode() + b"\n")
     except _GONE:
+        await end.tell()
         await to_session.aclose()  # it hears nothing any more, so nothing is to be waited for
 
 

@@ -77,12 +77,18 @@ async def open_session(opening: Opening) -> AsyncIterator[Session]:
 async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses) -> Any:
     server = opening.server
     if server.command:
+
+        def died(how: str, printed: str) -> None:
+            opening.printed(printed)
+            opening.ended(how)
+
         return program_streams(
             (server.command, *server.args),
             env=opening.env,
             cwd=opening.cwd,
             shows_errors=opening.shows_errors,
             line_bytes_max=opening.message_bytes_max,
+            died=died,
         )
     client = httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **opening.headers},

@@ -176,6 +176,7 @@ class McpServers:
             headers=values("headers"),
             changed=owner.changed,
             ended=owner.ended,
+            printed=owner.printed,
             message_bytes_max=self.options.message_bytes_max,
             pages_max=_PAGES_MAX,
             shows_errors=self._shows_errors,

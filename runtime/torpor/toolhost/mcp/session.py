@@ -66,12 +66,14 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """To be called when the list of tools is another one."""
     ended: Callable[[str], None]
     """To be called with the reason when nothing more will come."""
+    printed: Callable[[str], None]
+    """To be called before with what a program wrote last, where it ended by itself; no secret is in it."""
     message_bytes_max: int
     """Of anything that comes; more of it ends the connection."""
     pages_max: int
     """Of a list of tools."""
     shows_errors: bool = False
-    """Whether what a program writes to standard error is shown."""
+    """Whether what a program writes to standard error is shown; then it is not heard."""
 
     def __repr__(self) -> str:
         return f"<Opening {self.server.told_as}>"
