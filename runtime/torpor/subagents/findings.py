@@ -20,6 +20,8 @@ _NAME_BYTES: Final = 320
 _EXCERPT_BYTES: Final = 1_024
 _LABEL_BYTES: Final = 64
 _WHY_BYTES: Final = 200
+SEARCH_FAILED: Final = "; the search failed, which does not tell whether there is anything to find"
+"""Behind the reason, for the model that searched."""
 _YEAR_MAX: Final = 9_999
 
 
@@ -71,7 +73,7 @@ class Findings:
         self.searches += 1
         if failure is not None:
             self.failed += 1
-            self.why = _line(failure, bytes_max=_WHY_BYTES)
+            self.why = _line(failure.removesuffix(SEARCH_FAILED), bytes_max=_WHY_BYTES)
 
     @property
     def lacking(self) -> dict[str, dict[str, int | str]]:

@@ -12,6 +12,7 @@ import structlog
 
 from torpor.errors import ToolError, ToolFailed, ToolRefused
 from torpor.subagents.definition import EvidenceServer
+from torpor.subagents.findings import SEARCH_FAILED
 from torpor.subagents.research import collector_of, glance
 from torpor.toolhost.contract import Asks, Finding, ToolContext
 from torpor.toolhost.declare import Tool, tool
@@ -74,7 +75,7 @@ def _failed(why: str, *, server: str, error: type[ToolError]) -> ToolError:
     """A refusal stays one."""
     _log.warning("evidence.search_failed", server=server, error=error.__name__)
     kind = ToolRefused if issubclass(error, ToolRefused) else ToolFailed
-    return kind(f"{why.rstrip('.')}; the search failed, which does not tell whether there is anything to find")
+    return kind(f"{why.rstrip('.')}{SEARCH_FAILED}")
 
 
 def entries_in(answer: Any, *, limit: int) -> tuple[tuple[Finding, ...], int]:

@@ -120,7 +120,7 @@ async def down(house: House) -> None:
     assert note.startswith(
         "[The only search failed, so it is not known whether there are sources. Why: the server gone "
     )
-    assert note.endswith("] Nothing is known.")
+    assert note.endswith("; nothing was done, try again later.] Nothing is known.")
     kept = await house.client.bundle("c1", bundle["research_bundle_id"])
     assert (kept["searches"]["made"], kept["searches"]["failed"]) == (1, 1)
 
