@@ -18,6 +18,7 @@ from torpor.gateway.authenticator import Authenticator, Trusted
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.server import Gateway, open_gateway
 from torpor.gateway.subscription import Ports
+from torpor.gateway.uploads import Uploads
 from torpor.records.frames import AnyServerFrame, ClientFrame, Cursor, Hello, Subscribe, Subscription
 
 _FRAMES = msgspec.json.Decoder(AnyServerFrame)
@@ -105,7 +106,11 @@ class House:
 
 @asynccontextmanager
 async def gateway_house(
-    *, trusted: Trusted | None = None, tls: ssl.SSLContext | None = None, **options: Any
+    *,
+    trusted: Trusted | None = None,
+    tls: ssl.SSLContext | None = None,
+    uploads: Uploads | None = None,
+    **options: Any,
 ) -> AsyncIterator[House]:
     """A house for the length of a block, on a port that the system chose."""
     clock, world = ManualClock(), World()
@@ -120,7 +125,7 @@ async def gateway_house(
             bus=world.bus,
             jobs=world.jobs,
             server=world.server,
-            uploads=no_uploads(),
+            uploads=uploads or no_uploads(),
         ),
         authenticator=Authenticator(SECRET, clock=clock, leeway_s=everything.token_leeway_s, trusted=trusted),
         clock=clock,

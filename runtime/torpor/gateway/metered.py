@@ -8,7 +8,7 @@ Sessions count messages. What they never see is counted here: control frames, pi
 comes once the session has closed the connection.
 """
 
-from asyncio import BaseTransport, Handle
+from asyncio import BaseTransport, Handle, Timeout, Transport, timeout
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -51,6 +51,8 @@ class Metered(ServerConnection):
     )
 
     options: ClassVar[GatewayOptions]
+    _opening: Timeout | None = None
+    """While the request is read and answered."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,6 +79,30 @@ class Metered(ServerConnection):
             self._spent = max(self._spent, float(self.options.control_frames_burst - _LATE_FRAMES_MAX))
             self._spent_at_s = self.loop.time()
 
+    def given_away(self) -> Transport:
+        """To whoever answers the request in their own time: they have the transport, and tell ``connection_lost``.
+
+        What came behind the request is not looked at.
+        """
+        if self._opening is not None:
+            self._opening.reschedule(None)
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        self._unread = b""
+        self.transport.resume_reading()
+        if self.protocol.close_expected():  # which was no HTTP, and has been refused
+            self.transport.abort()
+        return self.transport
+
+    async def handshake(self, *args: Any, **kwargs: Any) -> None:
+        """The library's own deadline holds for every answer, however long it is; this one can be lifted."""
+        async with timeout(self.options.hello_deadline_s) as self._opening:
+            try:
+                await super().handshake(*args, **kwargs)
+            finally:
+                del self._opening
+
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         # What was read and not parsed waits as well while the messages before it find no reader.
@@ -86,7 +112,7 @@ class Metered(ServerConnection):
         self._parse_rest()
         super().connection_lost(exc)
         if self.response is not None:
-            self.response.body = b""  # a file; connections are cycles, which may stay for long
+            self.response.body = b""  # a page; connections are cycles, which may stay for long
 
     def data_received(self, data: bytes) -> None:
         if self._is_flooded:

@@ -90,6 +90,15 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     sweep_s: Seconds = 5.0
     """Between two looks at who has not said hello and whose token has expired."""
 
+    downloads_max: Count = 64
+    """Files that are fetched by their links at once, of the whole server; one more is answered with HTTP 503."""
+    downloads_per_owner_max: Count = 16
+    """Of those, files of one owner, whoever fetches them."""
+    downloads_retry_s: Pause = 5.0
+    """What a client beyond them is told to wait."""
+    download_stall_s: Seconds = 30.0
+    """Within which a client takes the next 64 KiB of a file; after it the connection is cut."""
+
     reopened_after_s: Seconds = 28_800.0
     """A conversation that nobody used for longer is looked after when somebody opens it; see ``[live_context]``."""
     replay_page: Count = 128

@@ -29,10 +29,11 @@ from websockets.typing import Subprotocol
 
 from torpor.clock import Clock
 from torpor.errors import KeysUnavailable, Unauthenticated
-from torpor.gateway.attachment_route import attachment_response
+from torpor.gateway.attachment_route import AttachmentRoute
 from torpor.gateway.auth import Principal
 from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.close_reasons import CloseReason, closed_by_library
+from torpor.gateway.downloads import Downloads
 from torpor.gateway.exposure import is_loopback_address, reachable_here
 from torpor.gateway.floods import FLOODS, Floods
 from torpor.gateway.handshake import is_local, not_allowed, refusal, without_room
@@ -77,6 +78,11 @@ class GatewayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     ``closed_by_library``."""
     joined: Mapping[str, int]
     """Subscriptions that began, by the frame that said so: ``resumed`` or ``reload``."""
+    downloads: int
+    """Files that are fetched by their links."""
+    downloads_refused: int
+    downloads_ended: Mapping[str, int]
+    """By how; in words of ``Ending``."""
 
 
 class Gateway:
@@ -109,6 +115,8 @@ class Gateway:
         self._intake = open_intake(options)
         self._limits = Limits(options, now_s=clock.monotonic_s)
         self._floods = Floods()
+        self._downloads = Downloads(options)
+        self._attachments = AttachmentRoute(ports.uploads, downloads=self._downloads, options=options)
         self._sessions: dict[Session, Outbox] = {}
         self._principals = WeakKeyDictionary[ServerConnection, Principal]()
         """Of connections between their handshake and their session."""
@@ -140,6 +148,9 @@ class Gateway:
             errors=dict(self._errors),
             closed=dict(self._closed),
             joined=dict(self._joined),
+            downloads=self._downloads.under_way,
+            downloads_refused=self._downloads.refused,
+            downloads_ended=self._downloads.ended,
         )
 
     async def stop(self, reason: CloseReason = CloseReason.GOING_AWAY) -> None:
@@ -147,6 +158,7 @@ class Gateway:
 
         Takes at most the close deadline, after which connections are cut. Commands that were posted go on.
         """
+        self._downloads.stop()
         if self._server is not None:
             self._server.close(code=reason.code, reason=reason.text)
             await self._server.wait_closed()
@@ -164,7 +176,7 @@ class Gateway:
             select_subprotocol=_select_subprotocol,
             compression=None,
             max_size=options.frame_bytes_max,
-            open_timeout=options.hello_deadline_s,
+            open_timeout=None,  # see ``Metered.handshake``
             ping_interval=options.ping_interval_s,
             ping_timeout=options.ping_deadline_s,
             close_timeout=options.close_deadline_s,
@@ -216,8 +228,7 @@ class Gateway:
         if self._metrics is not None and url.path == METRICS_PATH:
             return await self._metrics.answer(connection, request)
         if url.path.startswith(LINK_PATH) and request.method in _READING:
-            ticket = url.path.removeprefix(LINK_PATH)
-            return await attachment_response(connection, ticket, uploads=self._ports.uploads)
+            return await self._attachments.answer(connection, request, ticket=url.path.removeprefix(LINK_PATH))
         response = self._answer(connection, request, url=url) or await self._authenticate(connection, request)
         if response is not None and url.path == SOCKET_PATH:
             self._refused += 1

@@ -323,11 +323,16 @@ class Uploads:
         expires_us = self._clock.now_us() + round(self._options.link_expiry_s * _MICROSECONDS)
         return self._tickets.sealed(Linked(key.tenant, key.owner, expires_us, blob)), expires_us
 
-    async def followed(self, ticket: str) -> bytes:
-        """What a link leads to. Raises: UnknownAttachment."""
+    def followed(self, ticket: str) -> tuple[ConversationKey, str]:
+        """Whose blob a link leads to, and which one. Raises: UnknownAttachment."""
         linked = self._tickets.opened(ticket, Linked, now_us=self._clock.now_us())
-        key = ConversationKey(linked.tenant, linked.owner, "")
-        return await self.piece(key, linked.blob, offset=0, size_bytes=self._options.upload_bytes_max)
+        return ConversationKey(linked.tenant, linked.owner, ""), linked.blob
+
+    async def size_bytes(self, key: ConversationKey, blob: str) -> int:
+        """Of a whole blob. Raises: UnknownAttachment: it is not there."""
+        if (found := await self._blobs.size_bytes(key, blob)) is None:
+            raise UnknownAttachment
+        return found
 
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
         """Blobs of the owner that a message may name soon: not to be taken away for want of one that does."""

@@ -230,6 +230,14 @@ ROOMS: Final[Mapping[str, Room]] = {
             "joined": Number(
                 Kind.COUNTER, "Subscriptions that began, by `resumed` (what was missed came) or `reload`.", ("how",)
             ),
+            "downloads": Number(Kind.GAUGE, "Files that are fetched by their links."),
+            "downloads_refused": Number(Kind.COUNTER, "Files that were asked for when too many were fetched already."),
+            "downloads_ended": Number(
+                Kind.COUNTER,
+                "Files that were fetched by their links, by `done`, `left` (the client did), `stalled` (it read too "
+                "slowly, or not at all), `damaged`, `unreadable` or `stopped` (with the server).",
+                ("how",),
+            ),
         },
     ),
     "jobs": Room(
@@ -335,14 +343,6 @@ ROOMS: Final[Mapping[str, Room]] = {
         struct="operations.metrics_subagents.SubagentStatistics",
         numbers={"at_work": Number(Kind.GAUGE, "Sub-agents that are at work.")},
     ),
-    "watchdog": Room(
-        struct="watchdog.statistics.WatchdogStatistics",
-        numbers={
-            "beats": Number(Kind.COUNTER, "Looks at how late the event loop is."),
-            "last_lag_s": Number(Kind.GAUGE, "How late it was at the last look."),
-            "lag_max_s": Number(Kind.GAUGE, "How late it was at most, since the start."),
-            "buckets": Number(Kind.HISTOGRAM, "How late the event loop was.", name="lag_s", total="lag_sum_s"),
-            "stalls": Number(Kind.COUNTER, "Times that it was late by `watchdog.lag_warn_s` or more."),
     "uploads": Room(
         struct="gateway.upload_numbers.UploadStatistics",
         numbers={
@@ -353,6 +353,14 @@ ROOMS: Final[Mapping[str, Room]] = {
             "collected": Number(Kind.COUNTER, "Files taken away since no message came to name them."),
         },
     ),
+    "watchdog": Room(
+        struct="watchdog.statistics.WatchdogStatistics",
+        numbers={
+            "beats": Number(Kind.COUNTER, "Looks at how late the event loop is."),
+            "last_lag_s": Number(Kind.GAUGE, "How late it was at the last look."),
+            "lag_max_s": Number(Kind.GAUGE, "How late it was at most, since the start."),
+            "buckets": Number(Kind.HISTOGRAM, "How late the event loop was.", name="lag_s", total="lag_sum_s"),
+            "stalls": Number(Kind.COUNTER, "Times that it was late by `watchdog.lag_warn_s` or more."),
             "stalled_s": Number(Kind.COUNTER, "Those times together."),
             "suspensions": Number(Kind.COUNTER, "Times that the whole process did not run for as long."),
         },

@@ -182,7 +182,8 @@ class MemoryBlobs:
         return data[offset:] if size is None else data[offset : offset + size]
 
     async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
-        data = await self.get(key, handle)
+        await anyio.lowlevel.checkpoint()
+        data = self._data.get((key.tenant, key.owner, handle))
         return None if data is None else len(data)
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:

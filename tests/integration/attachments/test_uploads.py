@@ -260,14 +260,15 @@ async def test_what_no_server_said_is_no_ticket(house: House, forged: str | Call
 async def test_a_link_is_no_attachment_nor_the_other_way_round(house: House) -> None:
     row = await house.whole()
     link, _ = house.uploads.link(CHAT, row["blob"])
-    assert await house.uploads.followed(link) == DATA
+    key, blob = house.uploads.followed(link)
+    assert (key.tenant, key.owner, blob) == (CHAT.tenant, CHAT.owner, row["blob"])
     with pytest.raises(UnknownAttachment):
         house.uploads.named(CHAT, [link])
     with pytest.raises(UnknownAttachment):
-        await house.uploads.followed(row["attachment"])
+        house.uploads.followed(row["attachment"])
     house.clock.advance(OPTIONS.link_expiry_s + 1)
     with pytest.raises(UnknownAttachment):
-        await house.uploads.followed(link)
+        house.uploads.followed(link)
 
 
 async def test_an_owner_has_so_much_under_way_and_no_more(house: House) -> None:
