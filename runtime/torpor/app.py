@@ -62,6 +62,7 @@ from torpor.supervisor.retiring import Retiring
 from torpor.supervisor.spawn import Subagents
 from torpor.toolhost.calls import Calls
 from torpor.toolhost.contract import Toolbox
+from torpor.toolhost.mcp.connection import Standing
 from torpor.turn.agents import Agents
 from torpor.turn.live_context import JOB_KIND as LIVE_JOB
 from torpor.turn.live_context import LiveContextJobs
@@ -158,7 +159,9 @@ async def running(
             bundles=engine.blobs,
             bus=engine.bus,
             jobs=engine.jobs,
-            server=Overview(metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain),
+            server=Overview(
+                metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain, mcp=engine.mcp
+            ),
             uploads=engine.uploads,
         )
         async with open_gateway(
@@ -207,6 +210,7 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
     jobs: OperatedJobs
     drain: Drain
     uploads: Uploads
+    mcp: Callable[[], tuple[Standing, ...]]
 
 
 @asynccontextmanager
@@ -342,6 +346,7 @@ async def _engine(
                 jobs=jobs,
                 drain=drain,
                 uploads=uploads,
+                mcp=home.mcp.standings,
             )
 
 

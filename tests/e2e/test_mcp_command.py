@@ -71,6 +71,31 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     assert SECRET not in "".join((listed.stdout, listed.stderr, tested.stdout, tested.stderr, checked))
     assert ledger.alive() == set()
 
+    with office.serving():
+        idle = [_json(line) for line in office.output("mcp", "list", "--json").splitlines()]
+        assert [row["server"] for row in idle] == ["brief", "closed", "gone", "odd", "own"]
+        assert {(row["state"], row["generation"]) for row in idle} == {("idle", 0)}
+        office.run("send", "odd things")
+        used = office.run("mcp", "list")
+        head, *lines = used.stdout.splitlines()
+        assert head.split() == [
+            "SERVER",
+            "USER",
+            "STATE",
+            "STARTS",
+            "LOST",
+            "TOOLS",
+            "LEFT",
+            "OUT",
+            "TOKENS",
+            "LAST",
+            "ERROR",
+        ]
+        odd = next(line.split() for line in lines if line.startswith("odd"))
+        assert odd[1:7] == ["-", "up", "1", "0", "12", "0"]
+        assert "--start starts each once instead" in used.stderr
+        assert office.run("mcp", "list", "--start", code=1).stdout.startswith("SERVER  AT")
+
     missing = Command(tmp_path).run("config", "check", code=1).stdout
     assert "mcp.closed.headers.Authorization is nothing in the variable WIKI_TOKEN" in " ".join(missing.split())
 

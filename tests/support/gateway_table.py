@@ -37,6 +37,7 @@ from torpor.records.frames import (
     Link,
     ListConversations,
     ListJobs,
+    ListMcp,
     ListTurns,
     QuarantineConversation,
     ReadBundle,
@@ -111,6 +112,7 @@ NAMELESS: Final[dict[type[ClientFrame], ClientFrame]] = {
     CountJobs: CountJobs(ref=REF),
     ReadNumbers: ReadNumbers(ref=REF),
     ListTurns: ListTurns(ref=REF),
+    ListMcp: ListMcp(ref=REF),
     DrainServer: DrainServer(ref=REF),
 }
 """Kinds that name none."""

@@ -141,6 +141,9 @@ class WatchedServer:
         numbers = Numbers(running=3, by_name={"a": 1}, by_two={("host", "open"): 1})
         return {"parts": numbers, "jobs": msgspec.structs.replace(numbers, running=0)}
 
+    def mcp(self) -> tuple[msgspec.Struct, ...]:
+        return (Numbers(running=1, by_name={"lib": 1}, by_two={}),)
+
     def drain(self, *, deadline_s: float | None) -> Draining:
         self.drained.append(deadline_s)
         return Draining(draining=True, turns=2, jobs=1, ends_us=5_000)

@@ -10,16 +10,17 @@ import click
 import msgspec
 
 from torpor.cli.folders import home_option
+from torpor.cli.mcp_running import all_work, running_rows, show_printed, show_running
 from torpor.cli.output import json_option, print_json, print_table
+from torpor.cli.remote import Server, server_options
 from torpor.clock import chance
-from torpor.conversation.budget import encoded_tokens
 from torpor.home import mcp_servers
 from torpor.operations.logs import configure_logs
 from torpor.operations.redaction import masked
 from torpor.records.ids import DEFAULT_TENANT
 from torpor.settings import Settings, read_settings
 from torpor.toolhost.mcp.connection import Connection
-from torpor.toolhost.mcp.listing import ServedTool
+from torpor.toolhost.mcp.listing import tokens_of
 from torpor.toolhost.mcp.options import MCP_FILE, McpOptions
 from torpor.toolhost.mcp.servers import Link, McpServers
 
@@ -45,17 +46,25 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.group(short_help="Show MCP servers, and test one.")
 def command() -> None:
-    """The MCP servers that config/mcp.toml names. Each is started or reached anew; a running server is not asked."""
+    """The MCP servers that config/mcp.toml names."""
 
 
-@command.command("list", short_help="Start each server once, and list them.")
+@command.command("list", short_help="List them as the running server has them, or start each once.")
+@click.option("--start", "is_started", is_flag=True, help="Start or reach each once, also where a server runs.")
 @click.option("--tenant", default=DEFAULT_TENANT, metavar="TENANT", show_default=True, help="Of --user.")
-@click.option("--user", default="", metavar="NAME", help="Whose credential is used where each user has one.")
-@home_option
+@click.option("--user", default="", metavar="NAME", help="Start them, with this credential where each user has one.")
+@server_options
 @json_option
-def list_(home: Path, *, tenant: str, user: str, as_json: bool) -> int:
-    """List the servers with their state, their tools and the tokens that these cost; exit with 1 if one is not up."""
-    settings = _settings(home)
+def list_(*, server: Server, is_started: bool, tenant: str, user: str, as_json: bool) -> int:
+    """List the servers with their state, their tools and the tokens that these cost; exit with 1 if one is not up.
+
+    A running server of this home is asked how its connections stand: how often each was started and lost, and why.
+    Where none runs, each server is started or reached anew, once.
+    """
+    running = None if is_started or user else running_rows(server)
+    if running is not None:
+        return _list_running(running, as_json=as_json)
+    settings = _settings(server.home)
     servers = mcp_servers(settings, environ=os.environ, chance=chance)
     if not servers.servers:
         click.echo(f"{MCP_FILE} names no server")
@@ -72,12 +81,23 @@ def list_(home: Path, *, tenant: str, user: str, as_json: bool) -> int:
         ]
         print_table(head, cells)
     for row in rows:
-        for line in row.printed.splitlines():
-            click.echo(f"torpor: {row.server} wrote: {line}", err=True)
+        show_printed(row.server, row.printed)
     silent = [row.server for row in rows if not row.is_up and servers.servers[row.server].command]
     if silent:
         click.echo(f"torpor: what a program says of itself is shown by `torpor mcp test {silent[0]}`", err=True)
     return 0 if all(row.is_up for row in rows) else 1
+
+
+def _list_running(rows: Sequence[dict[str, Any]], *, as_json: bool) -> int:
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        show_running(rows)
+        click.echo("torpor: so they stand in the running server; --start starts each once instead", err=True)
+    else:
+        click.echo("the running server has no MCP server")
+    return 0 if all_work(rows) else 1
 
 
 @command.command(short_help="Start one server, and show its tools.")
@@ -101,14 +121,14 @@ def test(name: str, *, home: Path, tenant: str, user: str, as_json: bool) -> int
     if as_json:
         print_json(row)
         for tool in tools:
-            print_json({"tool": tool.name, "calls": tool.title, "effect": tool.effect, "tokens": _tokens(tool)})
+            print_json({"tool": tool.name, "calls": tool.title, "effect": tool.effect, "tokens": tokens_of(tool)})
         for left_out in rejected:
             print_json({"left_out": left_out.title, "why": left_out.why})
         for unknown in unmet:
             print_json({"unknown": unknown.title, "why": unknown.why})
     else:
         click.echo(f"{name} at {row.at}, {row.whose}: {row.state}")
-        lines = [(tool.name, tool.title, tool.effect.value, "offered", f"{_tokens(tool):,}") for tool in tools]
+        lines = [(tool.name, tool.title, tool.effect.value, "offered", f"{tokens_of(tool):,}") for tool in tools]
         lines += [("-", left_out.title, "-", left_out.why, "0") for left_out in (*rejected, *unmet)]
         if lines:
             print_table(("TOOL", "AS THE SERVER CALLS IT", "EFFECT", "STATE", "TOKENS"), lines)
@@ -170,15 +190,6 @@ def _row(name: str, servers: McpServers, *, whose: str, state: str, connection: 
         is_up=state == "up",
         tools=len(tools),
         rejected=len(listing.rejected) if listing is not None else 0,
-        tokens=sum(map(_tokens, tools)),
+        tokens=sum(map(tokens_of, tools)),
         printed=masked(connection.standing().printed) if connection is not None else "",
     )
-
-
-def _tokens(tool: ServedTool) -> int:
-    schema: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": tool.input_schema,
-    }
-    return encoded_tokens([schema])

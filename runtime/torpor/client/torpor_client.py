@@ -43,6 +43,7 @@ from torpor.records.frames import (
     Link,
     ListConversations,
     ListJobs,
+    ListMcp,
     ListTurns,
     QuarantineConversation,
     ReadBundle,
@@ -422,6 +423,11 @@ class TorporClient:
     async def turns(self, *, limit: int = 200) -> tuple[Row, ...]:
         """For operators: the turns that run now, the oldest first, up to ``limit`` of them."""
         return (await self._ask(ListTurns(ref=self._ids.new_id(), limit=limit), Result)).rows
+
+    async def mcp_servers(self) -> tuple[Row, ...]:
+        """For operators: how the server's connections to MCP servers stand, and of servers without one that there is
+        none."""
+        return (await self._ask(ListMcp(ref=self._ids.new_id()), Result)).rows
 
     async def drain(self, *, deadline_s: float | None = None) -> Row:
         """For operators: have the server end, its running turns after their present step, and return what it waits for.

@@ -35,6 +35,7 @@ from torpor.records.frames import (
     Link,
     ListConversations,
     ListJobs,
+    ListMcp,
     ListTurns,
     QuarantineConversation,
     ReadBundle,
@@ -98,6 +99,7 @@ RULES: Final[dict[type[ClientFrame], Rule]] = {
     DropJob: Rule(Scope.OPERATOR, operator_frames.drop_job),
     ReadNumbers: Rule(Scope.OPERATOR, server_frames.statistics),
     ListTurns: Rule(Scope.OPERATOR, server_frames.turns),
+    ListMcp: Rule(Scope.OPERATOR, server_frames.mcp),
     DrainServer: Rule(Scope.OPERATOR, server_frames.drain),
 }
 """Every frame but ``hello``, which is the session's own."""

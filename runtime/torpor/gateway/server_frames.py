@@ -5,7 +5,7 @@ import msgspec
 from torpor.gateway.auth import Principal
 from torpor.gateway.desk import Desk, clamp
 from torpor.gateway.rows import fitting, room_row, turn_row
-from torpor.records.frames import DrainServer, ListTurns, ReadNumbers, Result
+from torpor.records.frames import DrainServer, ListMcp, ListTurns, ReadNumbers, Result
 
 
 def statistics(desk: Desk, frame: ReadNumbers, by: Principal) -> None:
@@ -23,6 +23,15 @@ def turns(desk: Desk, frame: ListTurns, by: Principal) -> None:
         running = desk.ports.server.turns()
         found = fitting(map(turn_row, running[:limit]), size_bytes=desk.options.result_bytes_max)
         return Result(ref=frame.ref, rows=found, more=len(found) < len(running))
+
+    desk.request_rows(frame, rows)
+
+
+def mcp(desk: Desk, frame: ListMcp, by: Principal) -> None:
+    async def rows() -> Result:
+        standings = desk.ports.server.mcp()
+        found = fitting(map(msgspec.structs.asdict, standings), size_bytes=desk.options.result_bytes_max)
+        return Result(ref=frame.ref, rows=found, more=len(found) < len(standings))
 
     desk.request_rows(frame, rows)
 

@@ -66,6 +66,10 @@ class Operated(Protocol):
         """Those that run now, the oldest first."""
         ...
 
+    def mcp(self) -> tuple[msgspec.Struct, ...]:
+        """How each connection to an MCP server stands, and each such server without one."""
+        ...
+
     def drain(self, *, deadline_s: float | None) -> Draining:
         """Begin to end the server, as ``supervisor.drain`` does it. Args: deadline_s: None for the configured one."""
         ...

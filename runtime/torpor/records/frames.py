@@ -314,6 +314,11 @@ class ListTurns(ClientFrame, frozen=True, tag="turns"):
     limit: RowCount = 200
 
 
+class ListMcp(ClientFrame, frozen=True, tag="mcp"):
+    """Operator. How its connections to MCP servers stand, and of servers that nobody needed yet that there is none.
+    Answered by ``result``."""
+
+
 class DrainServer(ClientFrame, frozen=True, tag="drain"):
     """Operator. Begin no more turns, let running ones come to the end of a step, and end the server. Answered at once
     by ``result``, one row that says what is waited for."""
@@ -359,6 +364,7 @@ AnyClientFrame: TypeAlias = (
     | DropJob
     | ReadNumbers
     | ListTurns
+    | ListMcp
     | DrainServer
 )
 

@@ -13,7 +13,7 @@ from tests.support.gateway_line import Line, ManualClock, ports_of, principal
 from tests.support.gateway_world import World
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.subscription import Ports
-from torpor.records.frames import DrainServer, ErrorFrame, ListTurns, ReadNumbers, Result
+from torpor.records.frames import DrainServer, ErrorFrame, ListMcp, ListTurns, ReadNumbers, Result
 from torpor.records.ids import ConversationKey
 
 OPERATOR = principal("ops", scopes=("operator",))
@@ -60,6 +60,14 @@ async def test_turns_come_with_their_step_and_no_word_of_what_was_said() -> None
     assert first.more
 
 
+async def test_connections_to_mcp_servers_come_as_they_stand() -> None:
+    async with line_to(World()) as line:
+        line.say(ListMcp(ref="r1"))
+        told = await line.hear_a(Result)
+    assert told.rows == ({"running": 1, "by_name": {"lib": 1}, "by_two": {}},)
+    assert not told.more
+
+
 @pytest.mark.parametrize(("said_s", "given_s"), [(-1.0, None), (0.0, 0.0), (5.0, 5.0), (1e9, 60.0)])
 async def test_a_drain_begins_with_the_deadline_that_was_said_within_bounds(
     said_s: float, given_s: float | None
@@ -72,7 +80,7 @@ async def test_a_drain_begins_with_the_deadline_that_was_said_within_bounds(
     assert told.rows == ({"draining": True, "turns": 2, "jobs": 1, "ends_us": 5_000},)
 
 
-@pytest.mark.parametrize("frame", [DrainServer(), ListTurns(), ReadNumbers()])
+@pytest.mark.parametrize("frame", [DrainServer(), ListMcp(), ListTurns(), ReadNumbers()])
 async def test_people_may_do_none_of_it(frame: Any) -> None:
     world = World()
     async with anyio.create_task_group() as tasks:

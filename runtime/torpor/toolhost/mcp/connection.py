@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from torpor.errors import ConfigError, ToolError
-from torpor.toolhost.mcp.listing import NOBODY, NOTHING, Listing, read_listing
+from torpor.toolhost.mcp.listing import NOBODY, NOTHING, Listing, read_listing, tokens_of
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Open, Opening, ServerError, Session, Unreachable
@@ -32,15 +32,22 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     state: ServerState
-    generation: int
+    tenant: str = ""
+    """Of one user's own; empty, as is the other, where everybody shares it."""
+    principal: str = ""
+    generation: int = 0
     """How often it was up."""
-    failures: int
+    lost: int = 0
+    """How often it was lost, or did not start."""
+    failures: int = 0
     """In a row."""
-    tools: int
-    rejected: int
-    calls: int
+    tools: int = 0
+    rejected: int = 0
+    tokens: int = 0
+    """That its tools cost in a request, about."""
+    calls: int = 0
     """Under way."""
-    why: str
+    why: str = ""
     """Of the last failure; empty while there is none."""
     printed: str = ""
     """The last lines that its program wrote before it ended by itself; empty as ``why`` is."""
@@ -177,9 +184,11 @@ class Connection:
             server=self.name,
             state=self.state,
             generation=self.generation,
+            lost=self.lost,
             failures=self._failures,
             tools=len(self.tools.tools),
             rejected=len(self.tools.rejected),
+            tokens=sum(map(tokens_of, self.tools.tools)),
             calls=len(self._calls),
             why=self._why,
             printed=self._printed,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from torpor.conversation.budget import encoded_tokens
 from torpor.conversation.quoting import prefix
 from torpor.conversation.text import clean, is_blank
 from torpor.records.journal import Effect
@@ -35,6 +36,12 @@ class ServedTool(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
     effect: Effect
     deadline_s: float
+
+
+def tokens_of(tool: ServedTool) -> int:
+    """In each request that offers it, about."""
+    offered = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    return encoded_tokens([offered])
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):

@@ -127,8 +127,16 @@ class McpServers:
         return tuple((link, self._connections[link][0].tools) for link in links if link in self._connections)
 
     def standings(self) -> tuple[Standing, ...]:
-        """Of each connection."""
-        return tuple(each.standing() for each, _ in self._connections.values())
+        """Of each connection, and of each server that has none, by name."""
+        told = [
+            msgspec.structs.replace(each.standing(), tenant=link.tenant, principal=link.principal)
+            for link, (each, _) in self._connections.items()
+        ]
+        told += [
+            Standing(server=name, state=ServerState.IDLE, lost=self._lost[name])
+            for name in self.servers.keys() - {link.server for link in self._connections}
+        ]
+        return tuple(sorted(told, key=lambda each: (each.server, each.tenant, each.principal)))
 
     def statistics(self) -> McpStatistics:
         connections = [each for each, _ in self._connections.values()]
