@@ -58,6 +58,18 @@ class Life:
         self.opening.ended("it died")
 
 
+class Hanging:
+    """A call that says when it has begun, and never ends by itself."""
+
+    def __init__(self) -> None:
+        self.begun = anyio.Event()
+
+    async def __call__(self, life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        self.begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
 class PlayedServer:
     """What it does can be changed between its lives, and within them."""
 
@@ -95,6 +107,11 @@ class PlayedServer:
 async def _break(life: Life) -> None:
     await life.breaks.wait()
     raise OSError("the transport failed")
+
+
+async def hangs(life: Life) -> None:
+    """What a server does that gets no further."""
+    await anyio.sleep_forever()
 
 
 async def _nothing(life: Life) -> None:

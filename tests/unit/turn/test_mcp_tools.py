@@ -11,7 +11,7 @@ import pytest
 from tests.support.doubles import Gate, calls, says, use, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from tests.support.mcp_house import QUICK, lending
-from tests.support.mcp_played import Life, PlayedServer, echo, listed, said
+from tests.support.mcp_played import Hanging, Life, PlayedServer, echo, listed, said
 from torpor.conversation.budget import Profile
 from torpor.flags.contract import Decided, FlagContext, defaulted
 from torpor.records.commands import RetractMessage
@@ -30,18 +30,6 @@ def offered(engine: Engine, request: int = -1) -> set[str]:
 async def ended(engine: Engine) -> list[tuple[Outcome, str]]:
     finished = await engine.records_of(ToolFinished)
     return [(record.outcome, msgspec.json.decode(record.block)["content"]) for record in finished]
-
-
-class Hanging:
-    """A call that says when it has begun, and never ends by itself."""
-
-    def __init__(self) -> None:
-        self.begun = anyio.Event()
-
-    async def __call__(self, life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
-        self.begun.set()
-        await anyio.sleep_forever()
-        raise AssertionError
 
 
 async def test_tools_are_offered_from_the_first_turn_on_and_called() -> None:

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from tests.support.mcp_played import Life, PlayedServer, listed, said
+from tests.support.mcp_played import Hanging, Life, PlayedServer, hangs, listed, said
 from torpor.errors import ToolError
 from torpor.toolhost.mcp.connection import Connection
 from torpor.toolhost.mcp.options import McpOptions, McpServer, Reference
@@ -74,14 +74,7 @@ async def test_nothing_is_started_before_it_is_needed() -> None:
 
 async def test_mcp_01_a_call_in_flight_ends_with_its_connection() -> None:
     played = PlayedServer("read")
-    begun = anyio.Event()
-
-    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
-        begun.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    played.at_call = hang
+    played.at_call = hanging = Hanging()
     async with living(played) as servers, anyio.create_task_group() as tasks:
         lost = list[str]()
 
@@ -91,7 +84,7 @@ async def test_mcp_01_a_call_in_flight_ends_with_its_connection() -> None:
             lost.append(str(caught.value))
 
         tasks.start_soon(calling)
-        await begun.wait()
+        await hanging.begun.wait()
         played.at_call = PlayedServer().at_call
         played.life.die()
         assert await call(servers) == "read of life 2"
@@ -175,11 +168,7 @@ async def test_why_is_told_without_what_may_be_secret(error: Exception, why: str
 
 async def test_a_server_that_never_gets_ready_is_given_up() -> None:
     played = PlayedServer("read")
-
-    async def hang(life: Life) -> None:
-        await anyio.sleep_forever()
-
-    played.at_list = hang
+    played.at_list = hangs
     async with living(played, options=msgspec.structs.replace(QUICK, start_deadline_s=0.05)) as servers:
         with pytest.raises(NotStarted, match=r"not ready within 0\.05 s"):
             await call(servers)
@@ -200,11 +189,7 @@ async def test_a_server_that_ends_or_floods_before_it_is_ready_is_given_up_at_on
 
 async def test_a_call_waits_no_longer_than_it_may_and_has_sent_nothing() -> None:
     played = PlayedServer("read")
-
-    async def hang(life: Life) -> None:
-        await anyio.sleep_forever()
-
-    played.at_open = hang
+    played.at_open = hangs
     async with living(played) as servers:
         with pytest.raises(NotStarted, match="nothing was done"):
             await call(servers, wait_s=0.01)
@@ -331,40 +316,28 @@ async def test_a_connection_that_is_slow_to_close_holds_up_nobody() -> None:
 
 async def test_mcp_02_connections_close_in_any_order_and_with_calls_in_flight() -> None:
     played = PlayedServer("read")
-    begun = anyio.Event()
-
-    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
-        begun.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
     one = McpServer(command="x")
     async with anyio.create_task_group() as tasks, living(played, a=one, b=one, c=one) as servers:
         for name in servers.servers:
             await servers.connection(Link(name)).known()
         played.lives[0].die()  # the one that was opened first
         assert await call(servers, link=Link("c")) == "read of life 3"
-        played.at_call = hang
+        played.at_call = hanging = Hanging()
 
         async def calling() -> None:
             with pytest.raises(ConnectionLost):
                 await call(servers, link=Link("b"))
 
         tasks.start_soon(calling)
-        await begun.wait()
+        await hanging.begun.wait()
     assert all(life.is_closed for life in played.lives)
 
 
 async def test_a_cancelled_call_leaves_the_connection_alone() -> None:
     played = PlayedServer("read")
-
-    async def hang(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
-        await anyio.sleep_forever()
-        raise AssertionError
-
     async with living(played) as servers:
         await servers.connection(SHARED).known()
-        echo, played.at_call = played.at_call, hang
+        echo, played.at_call = played.at_call, Hanging()
         with anyio.move_on_after(0.01):
             await call(servers)
         played.at_call = echo
