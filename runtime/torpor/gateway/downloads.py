@@ -34,7 +34,7 @@ class Ending(StrEnum):
     LEFT = "left"
     """By the client, or the network."""
     STALLED = "stalled"
-    """The client did not take the next piece in time, or did not leave at the end."""
+    """The client did not take the next piece in time; over TLS also, did not leave at the end."""
     DAMAGED = "damaged"
     UNREADABLE = "unreadable"
     """The blob went away, or its storage does not answer."""

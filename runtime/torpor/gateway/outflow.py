@@ -61,14 +61,20 @@ class Outflow(Protocol):
             raise Left
 
     async def end(self, *, stall_s: float) -> None:
-        """Say that this was all, and return when the client has left. Raises: TimeoutError: it did not in time."""
+        """Say that this was all, and return when the client has left, or the system is left to give it the rest.
+
+        Raises: TimeoutError: it did not leave in time, and some of what was sent may wait here, which TLS does not tell.
+        """
         self._told_all = True
+        is_plain = self._transport.can_write_eof()
         if self._said_all:
             self._transport.close()
-        elif self._transport.can_write_eof() and not self._transport.is_closing():
+        elif is_plain and not self._transport.is_closing():
             self._transport.write_eof()
-        with anyio.fail_after(stall_s):
+        with anyio.move_on_after(stall_s) as scope:
             await self._gone.wait()
+        if scope.cancelled_caught and not is_plain:
+            raise TimeoutError
 
     async def cut(self) -> None:
         """End the connection, as it is."""

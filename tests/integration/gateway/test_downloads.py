@@ -256,7 +256,7 @@ async def test_a_client_that_does_not_read_is_cut_and_little_is_held_for_it(tmp_
         assert max(at.blobs.reads) <= READ_BYTES
         assert sum(at.blobs.reads) < len(LARGE) // 2
         with await at.asks(await at.link(TEXT)) as line:
-            await at.ended(stalled=2)  # it has all of it, and does not leave
+            await at.ended(stalled=1, done=1)  # it has all of it, and does not leave
             assert answer(await line.rest()).body == TEXT
 
 
