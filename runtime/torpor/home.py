@@ -208,12 +208,16 @@ def mcp_servers(
 
     Raises: ConfigError: there is one, and the library for it is missing.
     """
+    values = Values(settings.home, environ)
     if settings.mcp_servers:
         require_sdk()
+    for name, server in settings.mcp_servers.items():
+        for why in values.readable_by_others(server):
+            _log.warning("mcp.secret_readable", server=name, why=why)
     return McpServers(
         settings.mcp_servers,
         home=settings.home,
-        values=Values(settings.home, environ),
+        values=values,
         open_=open_session,
         options=settings.mcp,
         chance=chance,

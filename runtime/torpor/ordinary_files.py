@@ -59,6 +59,18 @@ def _whole(descriptor: int, path: Path, *, cap_bytes: int) -> bytes:
     return b"".join(parts)
 
 
+def readable_by_others(path: Path, *, how: str = "read it") -> str:
+    """That others than its owner may read a secret: the file, its mode, the remedy. Empty when they may not, or there
+    is no such file. Args: how: what they may do."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except (OSError, ValueError):
+        return ""
+    if not mode & (stat.S_IRGRP | stat.S_IROTH):
+        return ""
+    return f"{path} has mode {mode:04o}, so that others may {how}, expected 0600: chmod 600 {path}"
+
+
 def shown(text: str) -> str:
     """A name of the file system for people and logs, also where it is no UTF-8."""
     return os.fsencode(text).decode(errors="replace")

@@ -17,6 +17,8 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     office.run("init", ".")
     assert office.output("mcp", "list").strip() == "config/mcp.toml names no server"
     ledger = McpLedger(tmp_path / "ledger.txt")
+    (tmp_path / "key").write_text("other")
+    (tmp_path / "key").chmod(0o644)
     (tmp_path / "config" / "mcp.toml").write_text(f"""
         [mcp.odd]
         command = "{sys.executable}"
@@ -27,7 +29,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
         [mcp.brief]
         command = "sh"
         args = ["-c", "echo no key $KEY >&2; exit 7"]
-        env = {{ KEY = {{ env = "WIKI_TOKEN" }} }}
+        env = {{ KEY = {{ env = "WIKI_TOKEN" }}, OTHER = {{ file = "key" }} }}
         [mcp.closed]
         url = "http://127.0.0.1:9/mcp?key={SECRET}"
         headers = {{ Authorization = {{ env = "WIKI_TOKEN", prefix = "Bearer " }} }}
@@ -68,6 +70,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     checked = office.output("config", "check")
     assert "no agent has its tools; http://127.0.0.1:9, shared" in " ".join(checked.split())
     assert "there is no program 'there-is-no-such-program'" in " ".join(checked.split())
+    assert f"{tmp_path}/key has mode 0644, so that others may read it" in " ".join(checked.split())
     assert SECRET not in "".join((listed.stdout, listed.stderr, tested.stdout, tested.stderr, checked))
     assert ledger.alive() == set()
 

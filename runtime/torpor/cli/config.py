@@ -38,6 +38,7 @@ from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.toolhost.mcp.loading import require_sdk
 from torpor.toolhost.mcp.names import server_of
 from torpor.toolhost.mcp.options import MCP_FILE
+from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.registry import ToolRegistry
 from torpor.toolhost.reserved import RESERVED_NAMES
 from torpor.turn.definition import EVERY, AgentDefinition
@@ -106,7 +107,7 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
         yield from map(_finding, parts.subagents.found())
-        yield from _servers(settings)
+        yield from _servers(settings, environ)
         costs = tool_costs({spec.name: spec for spec in parts.tools.toolbox().specs()})
         idle = _idle(settings, loaded)
         for key, detail in skill_costs(parts.catalogue):
@@ -154,7 +155,7 @@ def _part_of(where: str) -> str:
     return next((part for folder, part in folders.items() if where.startswith(folder)), "settings")
 
 
-def _servers(settings: Settings) -> Iterator[Finding]:
+def _servers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
     """What can be told of MCP servers without starting one; `torpor mcp test` does."""
     for name, server in settings.mcp_servers.items():
         users = {each.name for each in settings.agents if EVERY in each.mcp or name in each.mcp}
@@ -168,6 +169,8 @@ def _servers(settings: Settings) -> Iterator[Finding]:
             yield Finding(part="mcp", name=name, ok=False, detail=_without_place(exc))
         else:
             yield Finding(part="mcp", name=name, ok=True, detail=detail, doubtful=bool(doubt))
+        for why in Values(settings.home.resolve(), environ).readable_by_others(server):
+            yield Finding(part="mcp", name=name, ok=True, detail=why, doubtful=True)
 
 
 def _asks(subagent: SubagentDefinition, server: str) -> bool:

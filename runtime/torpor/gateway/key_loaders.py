@@ -5,7 +5,6 @@ Above: whoever opens an ``Authenticator``. Below: files, and an HTTP client, loa
 
 import importlib
 import ipaddress
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,7 @@ from torpor.gateway.auth import SECRET_BYTES_MIN
 from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.key_keeper import KeysUnreadable, Load
 from torpor.gateway.key_set import KEY_SET_BYTES_MAX
-from torpor.ordinary_files import read_ordinary
+from torpor.ordinary_files import read_ordinary, readable_by_others
 
 WHERE: Final = "config/torpor.toml"
 _SECRET_BYTES_MAX: Final = 4_096
@@ -76,14 +75,7 @@ def secret_readable_by_others(options: AuthOptions, *, home: Path) -> str:
     may not, or there is no such file."""
     if not options.secret_file:
         return ""
-    path = placed(options.secret_file, home=home)
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except OSError:
-        return ""
-    if not mode & (stat.S_IRGRP | stat.S_IROTH):
-        return ""
-    return f"{path} has mode {mode:04o}, so that others may read it and sign tokens, expected 0600: chmod 600 {path}"
+    return readable_by_others(placed(options.secret_file, home=home), how="read it and sign tokens")
 
 
 def placed(path: str, *, home: Path) -> Path:

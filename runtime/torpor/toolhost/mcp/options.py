@@ -1,5 +1,6 @@
 """What ``config/mcp.toml`` says of MCP servers, and the numbers that hold for all of them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
@@ -17,6 +18,8 @@ SERVER_NAME_MAX: Final = 40
 TENANT: Final = "{tenant}"
 PRINCIPAL: Final = "{principal}"
 
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, section 5.6.2."""
 Variable = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -155,9 +158,27 @@ def faults_of(name: str, server: McpServer) -> Iterator[ConfigError]:
             yield fault(part, Words("a value"), f"nothing, since it belongs to a server with {of}")
     if server.url:
         yield from (fault("url", Words(found), expected) for found, expected in _url_faults(server.url))
+    yield from (fault(part, found, expected) for part, found, expected in _name_faults(server))
     yield from (fault(part, found, expected) for part, found, expected in _value_faults(server))
     if server.credentials and PRINCIPAL not in server.credentials:
         yield fault("credentials", server.credentials, f"a file name with {PRINCIPAL} in it, one for each user")
+
+
+def _name_faults(server: McpServer) -> Iterator[tuple[str, object, str]]:
+    """Of what no program can be given, and no request hold."""
+    for part, text in (("command", server.command), *((f"args[{at}]", each) for at, each in enumerate(server.args))):
+        if "\0" in text:
+            yield part, Words("a text with a NUL in it"), "one without, since it would end there"
+    for name in server.env:
+        if not name or "=" in name or "\0" in name:
+            yield (
+                "env",
+                Words(f"the variable {name[:80]!r}"),
+                "names with neither = nor NUL in them, of one character at least",
+            )
+    for name in server.headers:
+        if not _HEADER.fullmatch(name):
+            yield "headers", Words(f"the header {name[:80]!r}"), "names as HTTP has them, such as Authorization"
 
 
 def _url_faults(url: str) -> Iterator[tuple[str, str]]:

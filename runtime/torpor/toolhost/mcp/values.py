@@ -4,14 +4,16 @@ Above: settings, which look at each reference at start; the connections, which t
 that a secret that was renewed counts from the next one.
 """
 
+import glob
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from torpor.errors import ConfigError
 from torpor.misfits import Words
-from torpor.ordinary_files import read_ordinary
+from torpor.ordinary_files import read_ordinary, readable_by_others
 from torpor.toolhost.mcp.options import MCP_FILE, PRINCIPAL, TENANT, McpServer, Reference, Value
 
 _SECRET_BYTES_MAX: Final = 65_536
@@ -38,6 +40,21 @@ class Values:
                     self._value(value, credential="", where=f"mcp.{name}.{part}.{key}")
                 except ConfigError as exc:
                     yield exc
+
+    def readable_by_others(self, server: McpServer) -> Iterator[str]:
+        """Of each file of a secret that others may read, that they may; of users' credentials the first such file."""
+        values = (*server.env.values(), *server.headers.values())
+        for file in dict.fromkeys(each.file for each in values if isinstance(each, Reference) and each.file):
+            if why := readable_by_others(self._home / file):
+                yield why
+        yield from islice(filter(None, map(readable_by_others, self._credential_files(server))), 1)
+
+    def _credential_files(self, server: McpServer) -> Iterator[Path]:
+        if not server.credentials:
+            return
+        path = (self._home / server.credentials).absolute()
+        pattern = glob.escape(str(path.relative_to(path.anchor))).replace(TENANT, "*").replace(PRINCIPAL, "*")
+        yield from sorted(filter(_is_file, Path(path.anchor).glob(pattern)))
 
     def of(self, name: str, server: McpServer, part: str, *, tenant: str, principal: str) -> dict[str, str]:
         """The values of ``env`` or ``headers``. Takes time: files are read.

@@ -48,6 +48,18 @@ FAULTS: dict[str, tuple[str, str]] = {
         '[mcp.a]\ncommand = "x"\ncredentials = "s/all"\nenv = { A = { credential = true } }',
         "mcp.a.credentials is 's/all', expected a file name with {principal} in it",
     ),
+    "program": ('[mcp.a]\ncommand = "x\\u0000y"', "mcp.a.command is a text with a NUL in it"),
+    "argument": ('[mcp.a]\ncommand = "x"\nargs = ["a", "b\\u0000"]', "mcp.a.args[1] is a text with a NUL in it"),
+    "variable's name": (
+        '[mcp.a]\ncommand = "x"\nenv = { "A=B" = "c" }',
+        "mcp.a.env is the variable 'A=B', expected names",
+    ),
+    "no variable's name": ('[mcp.a]\ncommand = "x"\nenv = { "" = "c" }', "mcp.a.env is the variable ''"),
+    "cut variable": ('[mcp.a]\ncommand = "x"\nenv = { "A\\u0000" = "c" }', r"mcp.a.env is the variable 'A\x00'"),
+    "header": (
+        '[mcp.a]\nurl = "http://x"\nheaders = { "A:" = "c" }',
+        "mcp.a.headers is the header 'A:', expected names",
+    ),
     "deadline": ('[mcp.a]\ncommand = "x"\ndeadline_s = 0', "mcp.a.deadline_s"),
 }
 
@@ -114,6 +126,23 @@ def test_no_name_leads_to_another_file(principal: str, tmp_path: Path) -> None:
 
     with pytest.raises(NoCredential):
         header(Values(tmp_path, {}), "north", principal)
+
+
+def test_secrets_that_others_may_read_are_told_by_their_files(tmp_path: Path) -> None:
+    for name, mode in {"open": 0o640, "closed": 0o600, "t/ada": 0o600, "t/bob": 0o604, "t/cy": 0o644}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(SECRET)
+        (tmp_path / name).chmod(mode)
+    values = Values(tmp_path, {})
+    env = {name: Reference(file=file) for name, file in {"A": "open", "B": "closed", "C": "gone", "D": "open"}.items()}
+    own = McpServer(command="x", env={"A": Reference(credential=True)}, credentials="{tenant}/{principal}")
+
+    (shared,) = values.readable_by_others(McpServer(command="x", env={**env, "E": "plain"}))
+    (users,) = values.readable_by_others(own)
+
+    file = tmp_path / "open"
+    assert shared == f"{file} has mode 0640, so that others may read it, expected 0600: chmod 600 {file}"
+    assert users.startswith(f"{tmp_path / 't' / 'bob'} has mode 0604")
 
 
 def test_a_reference_tells_no_more_than_its_place(tmp_path: Path) -> None:
