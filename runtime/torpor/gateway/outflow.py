@@ -63,7 +63,7 @@ class Outflow(Protocol):
     async def end(self, *, stall_s: float) -> None:
         """Say that this was all, and return when the client has left, or the system is left to give it the rest.
 
-        Raises: TimeoutError: it did not leave in time, and some of what was sent may wait here, which TLS does not tell.
+        Raises: TimeoutError: it did not leave in time, and the end may still wait here, which TLS does not tell.
         """
         self._told_all = True
         is_plain = self._transport.can_write_eof()
