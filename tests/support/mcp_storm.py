@@ -1,4 +1,5 @@
 """Conversations that call tools of real MCP servers while these are killed, stopped and changed, and turns cancelled.
+Some of the calls have a sub-agent work, which calls tools of the same servers, those that read.
 
 One server is a program, the other one listens; both are processes. A storm is drawn from a seed, and each blow of it
 waits until a turn has ended since the last one, so that nothing hangs unnoticed.
@@ -21,11 +22,12 @@ import msgspec
 from tests.support.doubles import PlayedModel, calls, says, use
 from tests.support.engine import Engine, running_engine
 from tests.support.mcp_ledger import McpLedger
+from tests.support.subagents import children, spawning, subagent
 from torpor.conversation.view import request_body
 from torpor.errors import NothingToCancel, UnknownConversation
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import ModelReplied, Outcome, ToolFinished, ToolStarted
+from torpor.records.journal import JournalRecord, ModelReplied, Outcome, ToolFinished, ToolStarted
 from torpor.store.blobs import MemoryBlobs
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.loading import open_session
@@ -49,6 +51,7 @@ OPTIONS: Final = McpOptions(
     idle_stop_s=2.0,
 )
 _WITH_WORDS: Final = {"look", "write_down", "die"}
+SCOUT: Final = "scout"
 TALKERS: Final = 6
 TURNS: Final = 10
 """Of one conversation."""
@@ -65,7 +68,7 @@ class StormModel(PlayedModel):
 
     async def reply(self, request: ModelRequest, sink: ReplySink) -> ModelReply:
         body = msgspec.json.decode(request_body(request.preamble, request.view, live=request.live), type=dict[str, Any])
-        names = [tool["name"] for tool in body.get("tools", ()) if "__" in tool["name"]]
+        names = [tool["name"] for tool in body.get("tools", ()) if "__" in tool["name"] or tool["name"] == SCOUT]
         last = body["messages"][-1]["content"]
         has_results = any(block["type"] == "tool_result" for block in last)
         uses = [] if has_results or not names else [self._use(names) for _ in range(self._chance.randint(1, 3))]
@@ -75,6 +78,8 @@ class StormModel(PlayedModel):
     def _use(self, names: list[str]) -> Any:
         self._number += 1
         name, call_id = self._chance.choice(names), f"call{self._number}"
+        if name == SCOUT:
+            return use(name, call_id, task="go on")
         arguments: dict[str, dict[str, Any]] = {
             "wait": {"words": call_id, "seconds": self._chance.choice([0.01, 0.2, 1.0])},
             "block": {"seconds": self._chance.choice([0.05, 0.3])},
@@ -117,6 +122,11 @@ class Storm:
         for key in self.keys:
             with anyio.fail_after(HUNG_S):
                 await self.engine.rested(key)
+
+    async def journals(self) -> list[tuple[JournalRecord, ...]]:
+        """Of all conversations, and of the sub-agents that worked for them."""
+        below = [child for key in self.keys for child in await children(self.engine, key)]
+        return [await self.engine.records(key) for key in (*self.keys, *below)]
 
     async def _both_up(self) -> None:
         with anyio.fail_after(HUNG_S):
@@ -163,26 +173,39 @@ async def storming(folder: Path, *, seed: int) -> AsyncIterator[Storm]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    program = McpServer(
+        command=sys.executable, args=(str(SERVER), str(ledger.path)), trust_read_only=True, reads=("block",)
+    )
     tables = {
-        "program": McpServer(command=sys.executable, args=(str(SERVER), str(ledger.path)), trust_read_only=True),
+        "program": program,
         "listens": McpServer(url=f"http://127.0.0.1:{port}/mcp", trust_read_only=True),
     }
     servers = McpServers(
         tables, home=folder, values=Values(folder, {}), open_=open_session, options=OPTIONS, chance=chance.random
     )
     registry = ToolRegistry((), blobs=MemoryBlobs(), options=ToolOptions())
-    elsewhere = McpTools(servers, names=tables, taken=["look"], toolbox_of=registry.lent_toolbox)
-    model = StormModel(chance)
+
+    def lent(*, reads_only: bool) -> McpTools:
+        return McpTools(servers, names=tables, taken=["look"], toolbox_of=registry.lent_toolbox, reads_only=reads_only)
+
+    model, scouts_model = StormModel(chance), StormModel(chance)
+    scout = subagent(SCOUT, host=scouts_model, elsewhere=lent(reads_only=True))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_kept_running, [sys.executable, str(SERVER), str(ledger.path), str(port)])
         async with (
             registry.running(),
             servers.running(),
-            running_engine(host=model, elsewhere=elsewhere, turn=TurnOptions(cancel_grace_s=0.1)) as engine,
+            running_engine(
+                host=model,
+                elsewhere=lent(reads_only=False),
+                turn=TurnOptions(cancel_grace_s=0.1),
+                tools=[spawning(SCOUT)],
+                subagents={SCOUT: scout},
+            ) as engine,
         ):
             yield Storm(engine, ledger=ledger, servers=servers, chance=chance)
         tasks.cancel_scope.cancel()
-    assert model.refused == []
+    assert model.refused == scouts_model.refused == []
     await ledger.until_nobody_is_alive()
 
 

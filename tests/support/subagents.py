@@ -16,7 +16,7 @@ from torpor.records.journal import JournalRecord, SubagentFinished, SubagentStar
 from torpor.subagents.definition import Subagent, SubagentDefinition
 from torpor.subagents.results import ResultType
 from torpor.subagents.text import Text
-from torpor.toolhost.contract import Finding, ToolContext, ToolResult
+from torpor.toolhost.contract import Elsewhere, Finding, ToolContext, ToolResult
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.places import Places
 from torpor.toolhost.subagent_tools import subagent_tool
@@ -35,13 +35,16 @@ def subagent(
     host: Model | None = None,
     ledger: Ledger | None = None,
     result: ResultType | None = None,
+    elsewhere: Elsewhere | None = None,
     **definition: Any,
 ) -> Subagent:
-    """Args: plays: what its model does, call by call, whichever child of this name calls.  host: instead of them."""
+    """Args: plays: what its model does, call by call, whichever child of this name calls.  host: instead of them.
+    elsewhere: where it has more tools from."""
     made = Agent(
         AgentDefinition(name=name, system=f"You are {name}.", model={"kind": "played"}),
         model=host or PlayedModel(plays),
         toolbox=FakeToolbox((reads("look"), *tools), ledger=ledger or Ledger()),
+        elsewhere=elsewhere,
     )
     told = SubagentDefinition(name=name, description=f"Has {name} work.", system=f"You are {name}.", **definition)
     return Subagent(definition=told, agent=made, result=result or Text())

@@ -8,15 +8,17 @@ from structlog.testing import capture_logs
 
 from tests.support.mcp_ledger import McpLedger
 from tests.support.mcp_storm import BLOWS, settled, storming
-from torpor.records.journal import Outcome
+from torpor.records.journal import Outcome, SubagentFinished, SubagentStarted
 
 
 async def stormed(folder: Path, *, seed: int, count: int) -> tuple[Counter[str], Counter[Outcome]]:
     with capture_logs() as told:
         async with storming(folder, seed=seed) as storm:
             await storm.blow(count=count)
-            journals = [await storm.engine.records(key=key) for key in storm.keys]
+            journals = await storm.journals()
     assert [entry for entry in told if entry["log_level"] in {"error", "critical"}] == []
+    begun = sum(isinstance(record, SubagentStarted) for journal in journals for record in journal)
+    assert begun == sum(isinstance(record, SubagentFinished) for journal in journals for record in journal)
     outcomes = sum((settled(journal, McpLedger(folder / "ledger.txt")) for journal in journals), Counter())
     return storm.blows, outcomes
 
