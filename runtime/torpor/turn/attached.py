@@ -13,6 +13,7 @@ import structlog
 
 from torpor.attachments.options import AttachmentOptions
 from torpor.conversation.state import ConversationState
+from torpor.conversation.turn_folds import requested_view
 from torpor.conversation.view import View
 from torpor.conversation.withdrawing import attachments_in, crowded_out, place_of
 from torpor.errors import StoreError
@@ -25,8 +26,8 @@ from torpor.provider_errors import (
     RequestInvalid,
     RequestTooLarge,
 )
-from torpor.records.attachments import Why
-from torpor.records.ids import ConversationKey
+from torpor.records.attachments import Attachment, Why
+from torpor.records.ids import ConversationKey, MessageId
 from torpor.store.contract import Blobs
 
 _OPTIONS: Final = AttachmentOptions()
@@ -71,18 +72,31 @@ class AttachedFiles:
                 raise kind(places)
         return found
 
-    def crowded_out(self, view: View, *, of: View) -> tuple[int, ...]:
-        """Attachments of ``of``, the view so far, for which the request with ``view`` has no room."""
-        if not view.marks:
+    def joining(self, state: ConversationState, joined: tuple[MessageId, ...]) -> tuple[MessageId, ...]:
+        """As many of the messages ``joined``, in order, as have no more files than one request may hold; the others
+        wait."""
+        for count in range(len(joined), 0, -1):
+            view = requested_view(state, joined[:count])
+            begin = len(state.view.marks)
+            if len(view.marks) == begin or not self._crowded_out(attachments_in(view)[begin:]):
+                return joined[:count]
+        return ()
+
+    def making_room(self, state: ConversationState, joined: tuple[MessageId, ...]) -> tuple[int, ...]:
+        """Attachments in the view so far for which the next request, with the messages ``joined``, has no room."""
+        if not state.view.marks:
             return ()
+        places = self._crowded_out(attachments_in(requested_view(state, joined)))
+        return tuple(place for place in places if place < len(state.view.marks))
+
+    def _crowded_out(self, attachments: tuple[Attachment, ...]) -> tuple[int, ...]:
         options = self._options
-        places = crowded_out(
-            attachments_in(view),
+        return crowded_out(
+            attachments,
             attachments_max=options.request_attachments_max,
             bytes_max=options.request_bytes_max,
             pages_max=options.request_pages_max,
         )
-        return tuple(place for place in places if place < len(of.marks))
 
 
 NO_FILES: Final = AttachedFiles()

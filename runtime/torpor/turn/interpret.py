@@ -304,6 +304,11 @@ class Interpreter:
             if may_repeat and not self._is_ready:
                 await self._make_ready(self._agent)
                 return
+            files, state = self._surroundings.attached, self._journal.state
+            step = msgspec.structs.replace(step, joined=files.joining(state, step.joined))
+            if places := files.making_room(state, step.joined):
+                self._withdraw(places, why=Why.ROOM)
+                return  # the call itself is still to come, and may still be a repeat
             self._recovers = False
             await self._call_model(step, self._agent, may_repeat=may_repeat)
         else:
@@ -378,9 +383,6 @@ class Interpreter:
         turn = _turn_of(state)
         call = f"{step.turn}-{step.round}-{turn.asked + 1 if turn.call else 1}"
         view = requested_view(state, step.joined)
-        if places := self._surroundings.attached.crowded_out(view, of=state.view):
-            self._withdraw(places, why=Why.ROOM)
-            return
         model = turn.model or agent.model_name
         ratio = self._calibration.bytes_per_token(model)
         estimated_tokens = next_request_tokens(state, view.weight_bytes, bytes_per_token=ratio)

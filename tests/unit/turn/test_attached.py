@@ -6,6 +6,8 @@ from structlog.testing import capture_logs
 from tests.support.damaged import damage
 from tests.support.marked import attachment
 from torpor.attachments.options import AttachmentOptions
+from torpor.conversation.fold import fold
+from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.view import View
 from torpor.errors import StoreUnavailable
@@ -21,7 +23,8 @@ from torpor.provider_errors import (
 )
 from torpor.records.attachments import Attachment, Why, marker_block
 from torpor.records.blocks import text_block
-from torpor.records.ids import ConversationKey
+from torpor.records.ids import ConversationKey, MessageId
+from torpor.records.journal import ConversationCreated, JournalRecord, MessageReceived, TurnPrepared, WhenBusy
 from torpor.store.blobs import MemoryBlobs
 from torpor.turn.attached import NO_FILES, AttachedFiles, not_to_be_sent
 
@@ -82,13 +85,6 @@ async def test_what_cannot_be_read_now_may_be_asked_for_again() -> None:
         await AttachedFiles(Broken()).read(KEY, view_of(OLD))
 
 
-def test_only_what_is_in_the_view_so_far_makes_room() -> None:
-    files = AttachedFiles(MemoryBlobs(), AttachmentOptions(request_attachments_max=1))
-    assert files.crowded_out(view_of(OLD, NEW, PDF), of=view_of(OLD)) == (0,)
-    assert files.crowded_out(view_of(OLD), of=view_of(OLD)) == ()
-    assert files.crowded_out(View(), of=View()) == ()
-
-
 def state(*new: Attachment) -> ConversationState:
     """One file from the turn before, and those of the running one."""
     base = view_of(OLD).extended("assistant", [text_block("seen")])
@@ -121,3 +117,43 @@ def test_a_fault_is_about_the_files_that_it_names(fault: ProviderError, places: 
 )
 def test_without_files_it_is_about_none(fault: ProviderError) -> None:
     assert not_to_be_sent(ConversationState(view=View().extended("user", [text_block("x")])), fault)[0] == ()
+
+
+def waiting(*messages: tuple[str, tuple[Attachment, ...]], asked: tuple[Attachment, ...] = (OLD,)) -> ConversationState:
+    """A turn behind its first reply, and messages that steer it, with their files."""
+    records: list[JournalRecord] = [
+        ConversationCreated(agent="clerk"),
+        MessageReceived(message_id=MessageId("m1"), principal="ann", blocks=tuple(map(marker_block, asked))),
+        TurnPrepared(turn=1, messages=(MessageId("m1"),)),
+        *(
+            MessageReceived(
+                message_id=MessageId(name),
+                principal="ann",
+                blocks=(*map(marker_block, files), text_block(name)),
+                when_busy=WhenBusy.STEER,
+            )
+            for name, files in messages
+        ),
+    ]
+    return fold(ConversationState(), numbered(ConversationState(), records, at_us=1))
+
+
+def ids(*names: str) -> tuple[MessageId, ...]:
+    return tuple(map(MessageId, names))
+
+
+def test_only_what_is_in_the_view_so_far_makes_room() -> None:
+    files = AttachedFiles(MemoryBlobs(), AttachmentOptions(request_attachments_max=2))
+    state = waiting(("m2", (NEW,)), ("m3", (PDF,)))
+    assert files.making_room(state, ids("m2")) == ()
+    assert files.making_room(state, ids("m2", "m3")) == (0,)
+    assert files.making_room(waiting(asked=()), ()) == ()
+
+
+def test_who_has_more_files_than_a_request_holds_waits_for_a_turn_of_their_own() -> None:
+    files = AttachedFiles(MemoryBlobs(), AttachmentOptions(request_attachments_max=2))
+    state = waiting(("m2", (NEW,)), ("m3", ()), ("m4", (PDF, OLD)), ("m5", ()))
+    assert files.joining(state, ids("m2", "m3", "m4", "m5")) == ids("m2", "m3")
+    assert files.joining(state, ids("m2", "m3")) == ids("m2", "m3")
+    assert files.joining(waiting(("m2", (NEW, PDF, OLD))), ids("m2")) == ()
+    assert files.joining(waiting(), ()) == ()
