@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from tests.simulation.faults import Fault, Sight
+from tests.simulation.files import brought
 from tests.simulation.life import Asked, DeleteConversation, Life, Question
 from tests.simulation.model import key_of, mark
 from tests.simulation.offers import some_context
@@ -232,6 +233,7 @@ class Client:
             text=mark(self.conversation, id_),
             when_busy=rng.choices(tuple(WhenBusy), weights=(6, 5, 3, 2))[0],
             lookback=rng.choice((0, 0, 0, 2)),
+            attachments=brought(world, self.key, rng=rng),
         )
         self.waits_for = f"{self.name} was never answered to {id_}"
         before: Life | None = None

@@ -270,6 +270,8 @@ def _met(record: JournalRecord) -> Iterator[str]:
                 yield f"sight:{Sight.EARLIER_QUOTED}"
         case ModelRequested() if record.live:
             yield f"sight:{Sight.LIVE_CONTEXT_SENT}"
+        case ContextReplaced(reason=FoldReason.WITHDRAWN):
+            yield f"withdrawn:{record.why}"
         case ContextReplaced():
             yield f"sight:{_FOLDED[record.reason]}"
             done = (record.generation > 1, Sight.SUMMARY_FOLDED), (record.closed, Sight.ITEM_CLOSED)

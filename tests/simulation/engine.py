@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.simulation.asides import COMPACTION, live_model_of, summariser_of
 from tests.simulation.faults import Fault
+from tests.simulation.files import AT_ONCE, attached_of
 from tests.simulation.jobs import live_options_of, runner_of, serve_live_contexts
 from tests.simulation.life import FALLBACK, MODEL, Engine, Life
 from tests.simulation.media import Medium
@@ -13,7 +14,7 @@ from tests.simulation.model import DEADLINE_S, SimModel
 from tests.simulation.offers import Switches, surroundings_of
 from tests.simulation.ports import SimBus, SimClock, SimIds
 from tests.simulation.subagents import SPAWNING, StepWatch, spawning_tools, subagents_of
-from tests.simulation.tools import TOOLS, Ledger, toolbox_of
+from tests.simulation.tools import TOOLS, Ledger, SimBlobs, toolbox_of
 from tests.simulation.wholes import CUT_WITHIN_S, wholes_of
 from tests.support.oracle_evidence import LiveRules, Window
 from torpor.actor.options import ActorOptions
@@ -57,7 +58,7 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             steps=StepOptions(step_limit=plan.step_limit),
             calibration=life.calibration,
             retry=RetryOptions(retries_max=plan.retries_max, base_s=0.2, pause_max_s=2.0),
-            surroundings=surroundings_of(life, switches),
+            surroundings=surroundings_of(life, switches, attached=attached_of(life, ledger)),
             turn=TurnOptions(model_deadline_s=DEADLINE_S, cancel_grace_s=plan.cancel_grace_s),
             compaction=COMPACTION,
             actor=ActorOptions(
@@ -100,7 +101,15 @@ async def open_engine(life: Life, *, medium: Medium, ledger: Ledger, switches: S
             options=live_options_of(life),
         )
         wholes = wholes_of(life, supervisor=supervisor, parts=parts, store=store, bus=bus, ledger=ledger)
-        yield Engine(supervisor, directory=wholes.directory, forks=wholes.forks, runner=runner, store=store, bus=bus)
+        yield Engine(
+            supervisor,
+            directory=wholes.directory,
+            forks=wholes.forks,
+            runner=runner,
+            store=store,
+            bus=bus,
+            keep_blobs=SimBlobs(ledger, life).keep,
+        )
 
 
 _FIXED_TOKENS: Final[dict[tuple[int, bool], int]] = {}
@@ -148,6 +157,7 @@ def _profile(life: Life, fixed_tokens: int) -> Profile:
     """One that has a little room beside the fixed parts, and what the oracle is told of it."""
     plan, evidence = life.world.plan, life.world.evidence
     live = live_options_of(life)
+    evidence.files_max = AT_ONCE
     evidence.live = LiveRules(
         first_messages=live.first_messages,
         every_messages=live.every_messages,

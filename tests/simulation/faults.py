@@ -106,6 +106,14 @@ class Fault(StrEnum):
     """The same message twice at the same moment."""
     CLIENT_IMPATIENT = "client_impatient"
     """A client asks again before it was answered."""
+    FILE_GONE = "file_gone"
+    """The bytes of a file are lost by the time a model is to see them."""
+    FILE_DAMAGED = "file_damaged"
+    """They are other ones."""
+    FILE_UNREADABLE = "file_unreadable"
+    """They cannot be read now."""
+    FILE_REFUSED = "file_refused"
+    """The model's host does not take one, and may say which."""
 
 
 class Sight(StrEnum):
@@ -201,6 +209,9 @@ _MISFORTUNES = {
 }
 
 
+_OF_FILES = {Fault.FILE_GONE: 0.08, Fault.FILE_DAMAGED: 0.08, Fault.FILE_UNREADABLE: 0.05, Fault.FILE_REFUSED: 0.3}
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What one seed decided before it began."""
 
@@ -258,20 +269,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     children_deep: int
     children_tokens_max: int
     """Of all that work for one turn."""
+    has_files: bool
+    """Whether clients send files along; the other seeds play as if there were none."""
 
 
 _FEW: Final = 4
 """One seed in so many has sub-agents, since their runs are long."""
+_FILES_IN: Final = 8
+"""One seed in so many has files."""
 
 
 def plan_of(seed: int, rng: Random) -> Plan:
-    """Draw a plan. What is said of sub-agents is drawn apart: it came later, and older seeds are to stay what they
-    are."""
-    own = Random(f"{seed}, sub-agents")
+    """Draw a plan. What is said of sub-agents and files is drawn apart: it came later, and older seeds are to stay what
+    they are."""
+    own, of_files = Random(f"{seed}, sub-agents"), Random(f"{seed}, files")
     chance = {
         fault: _ABOUT.get(fault, _OTHERWISE) * rng.uniform(0.2, 2.0) if rng.random() < 0.6 else 0.0
         for fault in Fault
-        if fault not in _MISFORTUNES
+        if fault not in _MISFORTUNES and fault not in _OF_FILES
+    }
+    chance |= {
+        fault: about * of_files.uniform(0.2, 2.0) if of_files.random() < 0.6 else 0.0
+        for fault, about in _OF_FILES.items()
     }
     weight = {fault: about * rng.random() if rng.random() < 0.7 else 0.0 for fault, about in _MISFORTUNES.items()}
     return Plan(
@@ -316,4 +335,5 @@ def plan_of(seed: int, rng: Random) -> Plan:
         children_at_once=own.choice((1, 3, 4)),
         children_deep=own.choice((2, 3, 3)),
         children_tokens_max=own.choice((0, 6_000, 400_000)),
+        has_files=seed % _FILES_IN == 3,
     )

@@ -4,7 +4,7 @@ A crash cuts everything off at once. What the engine's clean-up still tries reac
 refuses, and one that is awaited never returns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +56,7 @@ class Engine:
         runner: JobRunner,
         store: "SimStore",
         bus: "SimBus",
+        keep_blobs: Callable[[ConversationKey, Sequence[str]], None],
     ) -> None:
         self.supervisor = supervisor
         self.directory = directory
@@ -63,6 +64,7 @@ class Engine:
         self.runner = runner
         self.store = store
         self.bus = bus
+        self.keep_blobs = keep_blobs
 
 
 class DeleteConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,6 +245,7 @@ class Life:
         )
         if isinstance(command, SendMessage):
             noted.message_id, noted.text = command.message_id, command.text
+            noted.files = [each.blob for each in command.attachments]
         if isinstance(command, RenameConversation):
             noted.text = command.title
         if isinstance(command, ArchiveConversation):
@@ -300,6 +303,9 @@ async def _answered(engine: Engine, key: ConversationKey, command: Question) -> 
             await engine.directory.delete(key, principal=command.principal)
         case ForkConversation():
             await engine.forks.fork(command)
+        case SendMessage():
+            engine.keep_blobs(key, [each.blob for each in command.attachments])
+            return await engine.supervisor.deliver(key, command)
         case _:
             return await engine.supervisor.deliver(key, command)
     return True

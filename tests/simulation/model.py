@@ -3,6 +3,7 @@
 It knows the conversation from the marks that the clients put into their messages, as it sees nothing but the request.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from tests.support.oracle_evidence import Json, ModelCall
 from torpor.conversation.view import request_body
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import (
+    AttachmentNotTaken,
     ContextTooLong,
     KeyRefused,
     Overloaded,
@@ -26,6 +28,7 @@ from torpor.provider_errors import (
     ProviderUnavailable,
     RateLimited,
     RequestInvalid,
+    RequestTooLarge,
     StreamLost,
 )
 from torpor.records.blocks import canonical
@@ -91,6 +94,7 @@ class SimModel:
             raise self._fault(_PASSING, retry_after_s=world.rng.choice((None, None, 0.0, 1.5)))
         if world.roll(Fault.MODEL_REFUSED_REQUEST):
             raise self._fault(_LASTING)
+        self._refuse_files(request)
         if world.roll(Fault.MODEL_TOO_LONG):
             raise ContextTooLong("simulated")
         blocks = self._blocks(json.loads(call.body)["messages"])
@@ -125,10 +129,31 @@ class SimModel:
             call=request.call,
             link=request.view.link.hex(),
             body=body,
+            attached={blob: hashlib.sha256(data).hexdigest() for blob, data in request.attached.items()},
             is_holder=self._holders(key_of(conversation))[0] == self._life.holder and not self._life.is_dead,
         )
         world.evidence.model_calls.append(call)
         return call
+
+    def _refuse_files(self, request: ModelRequest) -> None:
+        """Raises: RequestInvalid, RequestTooLarge: there are some, and the host takes them not."""
+        world = self._life.world
+        if not request.attached or not world.roll(Fault.FILE_REFUSED):
+            return
+        messages = msgspec.json.decode(request.view.messages())
+        places = [
+            (at, place)
+            for at, message in enumerate(messages)
+            for place, block in enumerate(message["content"])
+            if block["type"] == "attachment"
+        ]
+        at = world.rng.choice((None, *places))
+        raise world.rng.choice(
+            (
+                AttachmentNotTaken("simulated", at=at, is_of_picture=world.rng.random() < 0.5),
+                RequestTooLarge("simulated"),
+            )
+        )
 
     def _conversation(self, body: bytes) -> str:
         """Whose request it is."""

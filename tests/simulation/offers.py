@@ -25,6 +25,7 @@ from torpor.skillbook.catalogue import Catalogue
 from torpor.skillbook.load import Edition, Place, Shelf, SkillRoot
 from torpor.skillbook.options import SkillOptions
 from torpor.skillbook.parse import parse
+from torpor.turn.attached import AttachedFiles
 from torpor.turn.prepare import Surroundings
 
 FLAGS: Final = (
@@ -130,7 +131,7 @@ class SimPolicies:
         return tuple(found)
 
 
-def surroundings_of(life: Life, switches: Switches) -> Surroundings:
+def surroundings_of(life: Life, switches: Switches, *, attached: AttachedFiles) -> Surroundings:
     """For the turns of one life."""
     return Surroundings(
         flags=SimFlags(switches, life),
@@ -139,6 +140,7 @@ def surroundings_of(life: Life, switches: Switches) -> Surroundings:
         context=ContextOptions(expiry_s=life.world.plan.context_expiry_s),
         excerpts_tokens=life.world.plan.excerpts_tokens,
         live=live_options_of(life),
+        attached=attached,
     )
 
 

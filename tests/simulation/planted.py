@@ -12,6 +12,7 @@ import msgspec
 
 from tests.simulation.faults import Fault
 from tests.simulation.planted_children import PLANTED_CHILDREN
+from tests.simulation.planted_files import PLANTED_FILES
 from tests.simulation.planted_folds import PLANTED_FOLDS
 from tests.simulation.planted_wholes import PLANTED_WHOLES
 from tests.simulation.planting import Planted
@@ -227,4 +228,5 @@ PLANTED: Final = {
     **PLANTED_FOLDS,
     **PLANTED_WHOLES,
     **PLANTED_CHILDREN,
+    **PLANTED_FILES,
 }

@@ -16,6 +16,7 @@ from tests.simulation.faults import Fault, Sight
 from tests.simulation.planted import PLANTED
 from tests.simulation.simulate import Outcome, simulate
 from torpor.conversation.steps import Step, TurnEnd
+from torpor.records.attachments import Why
 from torpor.records.journal import JournalRecord, StepKind, WhenBusy
 from torpor.records.journal import Outcome as CallOutcome
 
@@ -25,6 +26,7 @@ SAMPLE = [("a", number) for number in range(5)] + [("b", number) for number in r
 FOUND = [*(("a", seed) for seed in (1028, 1117, 52021, 54025, 54112, 54124)), ("b", 56151), ("b", 58173)]
 """Seeds beyond the sample that once broke a promise."""
 ALWAYS_PLANTED = {"child_outlives_parent", "zombie_writes", "unknown_id_kept", "bundle_delivered_twice"}
+ALWAYS_PLANTED |= {"damaged_file_sent", "no_room_is_made"}
 """Of the others, every fifth is looked for in each run."""
 SOAK = [("a", number) for number in range(5, 170)] + [("b", number) for number in range(5, 84)]
 
@@ -120,6 +122,7 @@ def test_the_sample_meets_every_fault_and_everything_that_follows_from_one(sampl
         *("failed:crashed", "failed:step_limit", "failed:model_unavailable", "failed:model_request_invalid"),
         *("failed:model_stream_lost", "failed:model_context_too_long", "failed:model_timed_out"),
         *("failed:unknown_stop_reason", "failed:output_limit", "failed:context_too_long"),
+        *(f"withdrawn:{why}" for why in Why),
         *("child:answered", "child:cancelled", "child:failed", "child:lost", "child:dropped"),
         *("child:seconds", "child:steps", "child:tokens", "child:depth 1", "child:depth 2", "child:depth 3"),
     }

@@ -44,7 +44,7 @@ class Ledger:
         """What a key's effect returned."""
         self.entitled: dict[str, str] = {}
         """The one life that may still act under a key, once it was told that nothing had happened."""
-        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.blobs = world.blobs
         self.kept: defaultdict[str, Kept] = defaultdict(Kept)
         """What a process knows ends with it: by the name of a life."""
         self._holders = holders
@@ -92,6 +92,10 @@ class SimBlobs:
         await self._life.gate()
         data = self._ledger.blobs.get((key.owner, handle))
         return None if data is None else data[offset : None if size is None else offset + size]
+
+    async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
+        data = await self.get(key, handle)
+        return None if data is None else len(data)
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         await self._life.gate()

@@ -4,6 +4,7 @@ from typing import cast
 
 import msgspec
 
+from tests.simulation.files import SimUploads
 from tests.simulation.life import Life
 from tests.simulation.ports import SimBus, SimClock, SimStore
 from tests.simulation.tools import Ledger, SimBlobs
@@ -38,6 +39,7 @@ def wholes_of(
         blobs=SimBlobs(ledger, life),
         bus=whole_bus,
         clock=clock,
+        uploads=SimUploads(life.world),
         cancel_deadline_s=life.world.plan.cancel_grace_s + 1.0,
     )
     forks = StoredForks(

@@ -31,6 +31,10 @@ class World:
         self.is_stormy = True
         self.offsets_s = defaultdict[int, float](float)
         """How far the wall clock of each process is off, by its index."""
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        """Whole bodies, by owner and handle."""
+        self.uploaded: set[str] = set()
+        """Of these, files that a message may name."""
         self.snapshots: list[tuple[int, ConversationKey, Snapshot]] = []
         """All that the store took, and when."""
         self.unexpected: list[str] = []

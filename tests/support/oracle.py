@@ -12,6 +12,7 @@ from tests.support.oracle_clients import answered, has_received, judge_clients
 from tests.support.oracle_effects import judge_effects
 from tests.support.oracle_evidence import Command, Evidence, Violation
 from tests.support.oracle_families import Families
+from tests.support.oracle_files import judge_files
 from tests.support.oracle_folds import judge_folds
 from tests.support.oracle_lists import judge_lists, listed
 from tests.support.oracle_live import judge_live
@@ -44,6 +45,7 @@ def judge(evidence: Evidence) -> list[Violation]:
 def _judge_work(case: Case) -> Iterator[Violation]:
     """Of a conversation whose turns ran in it."""
     yield from judge_models(case)
+    yield from judge_files(case)
     yield from judge_effects(case)
     yield from judge_offers(case)
     yield from judge_folds(case)

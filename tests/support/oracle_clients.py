@@ -52,7 +52,7 @@ def _message(case: Case, id_: str, commands: list[Command]) -> Iterator[Violatio
         return
     if not receipts and all(command.answered and command.error in _NOTHING_RECORDED for command in commands):
         yield case.broken("refused_recorded", f"message {id_} was refused each time and is record {record['seq']}")
-    if [block.get("text") for block in record["blocks"]] != [commands[0].text]:
+    if _said_in(record["blocks"]) != (commands[0].files, [commands[0].text]):
         yield case.broken("message_differs", f"message {id_} is not in record {record['seq']} as it was sent")
     for command in receipts:
         if command.value["event"] != record["event"]:
@@ -63,6 +63,12 @@ def _message(case: Case, id_: str, commands: list[Command]) -> Iterator[Violatio
             yield case.broken("ack_before_commit", f"message {id_} was acknowledged before record {record['seq']}")
     if any(command.value != receipts[0].value for command in receipts):
         yield case.broken("receipt", f"resends of message {id_} got different receipts")
+
+
+def _said_in(blocks: list[Json]) -> tuple[list[str], list[str]]:
+    """The files of a message, and its texts."""
+    files = [block["attachment"]["blob"] for block in blocks if block["type"] == "attachment"]
+    return files, [block["text"] for block in blocks[len(files) :]]
 
 
 def _answers(case: Case) -> Iterator[Violation]:
@@ -210,6 +216,8 @@ def event_of(record: Json) -> Json:
     match kind:
         case "message_received":
             body = _only(record, "message_id", "principal", "cleaned") | {"text": _text_of(record["blocks"])}
+            files = [block["attachment"] for block in record["blocks"] if block["type"] == "attachment"]
+            body |= {"attachments": files} if files else {}
             head["cause"] = record["message_id"]
         case "turn_prepared":
             body = _only(record, "messages")

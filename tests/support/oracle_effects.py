@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.support.oracle_case import Case
 from tests.support.oracle_evidence import ToolStep, Violation
-from tests.support.oracle_story import Call
+from tests.support.oracle_views_told import Call
 
 
 def judge_effects(case: Case) -> Iterator[Violation]:

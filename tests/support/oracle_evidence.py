@@ -151,6 +151,18 @@ class ModelCall:
     """The answer's, when it was a reply."""
     stop_reason: str = ""
     """Likewise."""
+    attached: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the bytes that came for files, by the name of each."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Spoilt:
+    """The disk lost the bytes of a file, or has other ones now."""
+
+    moment: int
+    blob: str
+    what: str
+    """``gone`` or ``damaged``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -271,6 +283,8 @@ class Command:
     message_id: str = ""
     text: str = ""
     """Of a message; the new title; ``archived`` or ``shown``; the fork."""
+    files: list[str] = field(default_factory=list)
+    """Of a message: names of their bytes."""
     posted_s: float = 0.0
     allowed_s: float = 0.0
     """How long the answer may take; pauses of the process come on top."""
@@ -320,6 +334,9 @@ class Evidence:
     tool_steps: list[ToolStep] = field(default_factory=list)
     switched: list[Switched] = field(default_factory=list)
     shelved: list[Shelved] = field(default_factory=list)
+    spoilt: list[Spoilt] = field(default_factory=list)
+    files_max: int = 0
+    """In one request."""
     commands: list[Command] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)
     journals: list[Journal] = field(default_factory=list)

@@ -247,7 +247,8 @@ def _requests(case: Case, window: Window) -> Iterator[Violation]:
             yield case.broken("request_over_limit", fact)
         # The live context takes room for those who wait as soon as a reply has counted it.
         with_next = (len(request.body) + request.left_bytes) // BYTES_PER_TOKEN
-        if request.left_bytes and with_next < window.limit_tokens / _SLACK - _SLACK_TOKENS:
+        has_room = request.new_files <= case.evidence.files_max
+        if request.left_bytes and has_room and with_next < window.limit_tokens / _SLACK - _SLACK_TOKENS:
             fact = f"request {request.call} would have {with_next} tokens with a message that waits to join it"
             yield case.broken("steer_left", f"{fact}, {window.limit_tokens} fit")
         is_older = len(request.turns) > KEPT_TURNS + 1 and request.older_bytes > WORTH_FOLDING_BYTES

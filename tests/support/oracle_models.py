@@ -6,7 +6,7 @@ from json import loads
 
 from tests.support.oracle_case import NEVER, Case
 from tests.support.oracle_evidence import Json, ModelCall, Violation
-from tests.support.oracle_view import chain_link
+from tests.support.oracle_view import as_sent, chain_link
 from tests.support.request_rules import violations
 
 
@@ -30,7 +30,8 @@ def _body(case: Case, call: ModelCall) -> Iterator[Violation]:
 def _judged(body: bytes, *, after_pause: bool) -> tuple[tuple[str, ...], str]:
     """What a strict host would refuse in a request, and the last link of its messages; repeats are frequent."""
     request = loads(body)
-    return tuple(map(str, violations(request, after_pause=after_pause))), chain_link(request["messages"])
+    sent = as_sent(request) if b'"type":"attachment"' in body else request
+    return tuple(map(str, violations(sent, after_pause=after_pause))), chain_link(request["messages"])
 
 
 def _follows_pause(case: Case, body: bytes) -> bool:

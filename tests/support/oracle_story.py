@@ -10,54 +10,19 @@ from dataclasses import dataclass, field
 
 from tests.support.oracle_children import Children
 from tests.support.oracle_evidence import Journal, Json, Row, Violation
-from tests.support.oracle_view import View, canonical, chain_link, extended, messages_of, replaced, size_of, turns_in
-from tests.support.oracle_views_told import Fold, Request, TooLong
-
-PUBLIC_KINDS = frozenset(
-    {"message_received", "turn_prepared", "model_replied", "model_failed", "tool_started", "tool_finished"}
-    | {
-        "message_retracted",
-        "conversation_renamed",
-        "conversation_archived",
-        "conversation_unarchived",
-        "conversation_forked",
-        "context_changed",
-        "context_replaced",
-        "compaction_failed",
-        "live_context_replaced",
-        "live_context_failed",
-        "skill_loaded",
-        "subagent_started",
-        "subagent_finished",
-        "late_result",
-        "turn_finished",
-        "turn_cancelled",
-        "turn_failed",
-        "turn_refused",
-    }
+from tests.support.oracle_kinds import CODES_OF_FILES, FINAL, PUBLIC_KINDS
+from tests.support.oracle_view import (
+    View,
+    canonical,
+    chain_link,
+    extended,
+    files_in,
+    messages_of,
+    replaced,
+    size_of,
+    turns_in,
 )
-TURN_ENDS = frozenset({"turn_finished", "turn_cancelled", "turn_failed", "turn_refused"})
-FINAL = frozenset({"end_turn", "stop_sequence", "tool_use", "max_tokens"})
-"""Reasons to stop after which a reply without calls may be the answer."""
-
-
-@dataclass(slots=True)
-class Call:
-    """One tool call."""
-
-    id: str
-    name: str
-    turn: int
-    started_seq: int = 0
-    effect: str = ""
-    key: str = ""
-    finished_seq: int = 0
-    outcome: str = ""
-    text: str = ""
-    size_bytes: int = 0
-    """Of its result."""
-    late_seq: int = 0
-    late_outcome: str = ""
+from tests.support.oracle_views_told import Call, Fold, Request, TooLong, Withdrawal
 
 
 @dataclass(slots=True)
@@ -90,6 +55,8 @@ class Turn:
     """Of the context signal that it begins with."""
     failures: int = 0
     """Model calls that failed and are asked again."""
+    refusals: int = 0
+    """Likewise, without files that the host refused."""
     is_failing: bool = False
     """A model call failed for good, so nothing but the end of the turn may follow."""
     note: list[Json] = field(default_factory=list)
@@ -159,6 +126,7 @@ class Story:
         self._notes: list[Json] = []
         self.children = Children()
         self.folds: list[Fold] = []
+        self.withdrawals: list[Withdrawal] = []
         self.too_long: list[TooLong] = []
         self._view: View = ()
         self._preamble: Json = {}
@@ -278,6 +246,9 @@ class Story:
     def _context_replaced(self, record: Json, seq: int) -> None:
         if (turn := self._running(record, seq)) is None:
             return
+        if record["reason"] == "withdrawn":
+            self._files_withdrawn(turn, record, seq)
+            return
         if not turn.folds_begun:
             self._broken("attempt_unrecorded", seq, "a fold that was never begun")
         kept_from = record["kept_from"]
@@ -297,12 +268,34 @@ class Story:
                 before=self.folds[-1].record if self.folds else {},
             )
         )
-        self._view, turn.base = replaced(self._view, record), replaced(turn.base, record)
+        self._replaced(turn, record, seq)
         shorter = record.get("shortened", {})
         self._results |= {id_: block for id_, block in shorter.items() if id_ in turn.open_calls}
+        turn.folds_begun, turn.is_too_long = 0, False
+
+    def _files_withdrawn(self, turn: Turn, record: Json, seq: int) -> None:
+        """Notes for files that cannot be sent: what failed for them is asked again, and nothing else changes."""
+        files, why, failed = files_in(messages_of(self._view)), record["why"], self._before
+        places = [int(place) for place in record["withdrawn"]]
+        if not places or max(places) >= len(files):
+            self._broken("journal_order", seq, f"files {places} are withdrawn, in the view are {len(files)}")
+            return
+        notes = list(record["withdrawn"].values())
+        self.withdrawals.append(Withdrawal(seq, why, [files[place] for place in places], notes))
+        if why in CODES_OF_FILES and (failed["kind"] != "model_failed" or failed["code"] not in CODES_OF_FILES[why]):
+            self._broken("journal_order", seq, f"files are withdrawn as {why} behind {failed['kind']}")
+        if failed["kind"] == "model_failed" and failed.get("retry_at_us"):
+            turn.failures -= 1
+            turn.refusals += why == "refused"
+            if turn.refusals > 1:
+                self._broken("unbounded", seq, f"turn {turn.number} is asked again though files were refused before")
+        self._replaced(turn, record, seq)
+
+    def _replaced(self, turn: Turn, record: Json, seq: int) -> None:
+        self._view, turn.base = replaced(self._view, record), replaced(turn.base, record)
         if (link := chain_link(messages_of(self._view))) != record["link"]:
             self._broken("view", seq, f"the fold leaves link {link}, recorded {record['link']}")
-        turn.folds_begun, turn.is_too_long, self._is_measured = 0, False, False
+        self._is_measured = False
 
     def _compaction_failed(self, record: Json, seq: int) -> None:
         if (turn := self._running(record, seq)) is not None:
@@ -444,7 +437,7 @@ class Story:
         if turn.is_too_long:
             self._broken("not_folded", seq, "what was too long is asked again as it was")
         self._close_round(turn, seq)
-        self._say("user", list(self._take(joined, turn.number)))
+        self._say("user", new := list(self._take(joined, turn.number)))
         turn.messages.extend(joined)
         turn.round, turn.call = record["round"], record["call"]
         messages = messages_of(self._view)
@@ -466,6 +459,7 @@ class Story:
                 older_bytes=size_of(said for said in self._view if said.turn < turns[-3:][0]),
                 is_new=is_new,
                 is_measured=self._is_measured,
+                new_files=len(files_in([{"content": [*new, *(left[0].blocks if left else ())]}])),
                 left_bytes=sum(len(canonical(block)) for block in left[0].blocks) if left else 0,
             )
         )

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 from tests.support.oracle_evidence import Json
@@ -51,16 +51,21 @@ def extended(view: View, role: str, blocks: Iterable[Json], *, turn: int, is_tur
 
 
 def replaced(view: View, record: Json) -> View:
-    """What a fold leaves: its head, and the turns that stay, with the results that it shortens."""
-    shorter = record.get("shortened", {})
+    """What a fold leaves: its head, and the turns that stay, with the results that it shortens and notes for files."""
+    shorter, withdrawn, files = record.get("shortened", {}), record.get("withdrawn", {}), count()
     head = (Said(0, "user", block) for block in record["head"])
     stays = (said for said in view if said.turn >= record["kept_from"])
+
+    def changed(block: Json) -> Json:
+        if block["type"] == "attachment":
+            found: Json = withdrawn.get(str(next(files)), block)
+        else:
+            found = shorter.get(block.get("tool_use_id", ""), block)
+        return found
+
     return (
         *head,
-        *(
-            Said(said.turn, said.role, shorter.get(said.block.get("tool_use_id", ""), said.block), said.is_turn_only)
-            for said in stays
-        ),
+        *(Said(said.turn, said.role, changed(said.block), said.is_turn_only) for said in stays),
     )
 
 
@@ -72,3 +77,21 @@ def turns_in(view: View) -> list[int]:
 def size_of(view: Iterable[Said]) -> int:
     """Bytes, as it stands in a request."""
     return len(canonical(messages_of(tuple(view))))
+
+
+def files_in(messages: list[Json]) -> list[Json]:
+    """What the markers in ``messages`` name, in order."""
+    blocks = (block for message in messages for block in message["content"])
+    return [block["attachment"] for block in blocks if block["type"] == "attachment"]
+
+
+def as_sent(request: Json) -> Json:
+    """A request as a host gets it, with some document in the place of each marker."""
+    text = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a file"}}
+    return {
+        **request,
+        "messages": [
+            {**message, "content": [text if block["type"] == "attachment" else block for block in message["content"]]}
+            for message in request["messages"]
+        ],
+    }

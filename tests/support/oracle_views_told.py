@@ -1,8 +1,27 @@
-"""What a retold journal says of its requests, and of what took their place or their room."""
+"""What a retold journal says of its calls and requests, and of what took their place or their room."""
 
 from dataclasses import dataclass
 
 from tests.support.oracle_evidence import Json
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call."""
+
+    id: str
+    name: str
+    turn: int
+    started_seq: int = 0
+    effect: str = ""
+    key: str = ""
+    finished_seq: int = 0
+    outcome: str = ""
+    text: str = ""
+    size_bytes: int = 0
+    """Of its result."""
+    late_seq: int = 0
+    late_outcome: str = ""
 
 
 @dataclass(slots=True)
@@ -27,6 +46,8 @@ class Request:
     """Not asked again as it was."""
     is_measured: bool
     """Whether a reply came since the view was replaced last."""
+    new_files: int
+    """In the messages that joined and in the first one that wanted to and did not."""
     left_bytes: int
     """Of the first message that wanted to join and did not; 0 when there is none, or a fold keeps crashing."""
 
@@ -57,3 +78,14 @@ class Fold:
     """Whether a reply came since the fold before."""
     before: Json
     """The record of that fold; empty for the first one."""
+
+
+@dataclass(slots=True)
+class Withdrawal:
+    """Files that notes stand for from then on."""
+
+    seq: int
+    why: str
+    files: list[Json]
+    """Their markers."""
+    notes: list[Json]

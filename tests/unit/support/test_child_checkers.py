@@ -14,7 +14,7 @@ from tests.support.oracle_case import Case
 from tests.support.oracle_clients import event_of
 from tests.support.oracle_evidence import Evidence, Row
 from tests.support.oracle_evidence import Journal as Stored
-from tests.support.oracle_story import PUBLIC_KINDS
+from tests.support.oracle_kinds import PUBLIC_KINDS
 from tests.support.oracle_wholes import judge_wholes
 
 PATH = "default/ann/c1"
