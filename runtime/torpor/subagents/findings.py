@@ -76,9 +76,19 @@ class Findings:
             self.why = _line(failure.removesuffix(SEARCH_FAILED), bytes_max=_WHY_BYTES)
 
     @property
+    def is_idle(self) -> bool:
+        """Nothing was looked for."""
+        return not self.searches and not self._found
+
+    @property
     def lacking(self) -> dict[str, dict[str, int | str]]:
         """What an answer says of searches that failed, as a field of it; empty where none did."""
-        return {"searches": {"made": self.searches, "failed": self.failed, "why": self.why}} if self.failed else {}
+        return {"searches": self.counts} if self.failed else {}
+
+    @property
+    def counts(self) -> dict[str, int | str]:
+        """Of searches."""
+        return {"made": self.searches, "failed": self.failed, "why": self.why}
 
     def select(self, ids: Iterable[str]) -> Selection:
         """Add to what is selected; an id that is selected already keeps its place."""

@@ -84,10 +84,10 @@ class Research:
     ) -> Accepted:
         """Whatever its model says of it, failed searches are told: no source is something else then."""
         chosen = tuple(sources)[: self._sources_max]
-        said = f"{_gap(findings)} {clean(reflection).text}"
+        said = f"{(gap := _gap(findings))} {clean(reflection).text}"
         note = _short(" ".join(said.split()), bytes_max=REFLECTION_BYTES)
-        fields = {"sources": msgspec.to_builtins(chosen), "planner_reflection": note, **findings.lacking}
-        kept = bytes(canonical({"type": RESEARCH, **fields}))
+        fields = {"type": RESEARCH, "sources": msgspec.to_builtins(chosen), "planner_reflection": note}
+        kept = bytes(canonical(fields | ({"searches": findings.counts} if gap else {})))
         bundle = hashlib.sha256(kept).hexdigest()
         told = _told(bundle, chosen, note, excerpt_bytes=(room := _EXCERPT_BYTES))
         while (over := len(told) - TOLD_BYTES_MAX) > 0 and room > 0:  # ids are never cut, and may be long
@@ -178,8 +178,10 @@ def _told(bundle: str, sources: Iterable[Finding], note: str, *, excerpt_bytes: 
 
 
 def _gap(findings: Findings) -> str:
-    """What failed searches leave open; empty where none failed. At most 300 bytes."""
+    """What searches that failed, or were not made, leave open; empty where there are none. At most 300 bytes."""
     made, failed = findings.searches, findings.failed
+    if findings.is_idle:
+        return "[No search was made, so it is not known whether there are sources.]"
     if not failed:
         return ""
     why = findings.why.rstrip(".")

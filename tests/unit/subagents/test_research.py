@@ -158,6 +158,13 @@ def test_a_long_reason_leaves_room_for_the_reflection() -> None:
     assert ".] www" in note
 
 
+def test_that_nothing_was_searched_is_told() -> None:
+    accepted = RESEARCH.accept(an_answer(reflection="There is no search here."), some())
+
+    assert told(accepted.told)["planner_reflection"] == f"[No search was made, {UNKNOWN}.] There is no search here."
+    assert told(accepted.kept)["searches"] == {"made": 0, "failed": 0, "why": ""}
+
+
 def test_a_search_that_found_nothing_is_no_failure() -> None:
     findings = some()
     findings.searched()
