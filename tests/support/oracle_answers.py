@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from tests.support.oracle_case import Case
 from tests.support.oracle_children import Broken
 from tests.support.oracle_evidence import ChildRules, Json
+from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 
 _BUDGETS = frozenset({"steps", "tokens", "seconds", "context_too_long", "output_limit"})
 
@@ -51,6 +52,23 @@ def _research(case: Case, finished: Json, *, told: Json, said: str, rules: Child
         yield "bundle_differs", f"{told['research_bundle_id']} is told, kept is {finished.get('bundle')}"
     if set(told) != {"research_bundle_id", "sources", "planner_reflection"}:
         yield "answer_invented", f"{sorted(told)} are told"
+    yield from _searches(case, note=told["planner_reflection"])
+
+
+def _searches(case: Case, *, note: str) -> Iterator[Broken]:
+    """Failed ones are told, and none that did not fail. Args: note: as it is told."""
+    begun = {record["call_id"] for record in case.story.records if record["kind"] == "tool_started"}
+    ended = [
+        record for record in case.story.records if record["kind"] == "tool_finished" and record["call_id"] in begun
+    ]
+    outcomes = [record["outcome"] for record in ended if record["name"] not in ENGINE_TOOL_NAMES]
+    says_all = note.startswith(("[All ", "[The only ", "[No search "))
+    if outcomes and "succeeded" not in outcomes and not says_all:
+        yield "answer_invented", f"{note!r} is told where nothing was found out: {outcomes}"
+    if "succeeded" in outcomes and says_all:
+        yield "answer_invented", f"{note!r} is told where something was found out: {outcomes}"
+    if {"failed", "denied"} & set(outcomes) and not note.startswith("["):
+        yield "answer_invented", f"{note!r} is told of {outcomes}"
 
 
 def _ids(case: Case, what: str) -> set[str]:
