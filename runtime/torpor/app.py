@@ -50,7 +50,7 @@ from torpor.operations.tracing import open_tracing
 from torpor.settings import Settings
 from torpor.store.contract import Blobs, Store
 from torpor.store.job_contract import JobStore
-from torpor.store.open_blobs import open_blobs
+from torpor.store.open_blobs import check_blobs, open_blobs
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.store.uploads import LocalUploads
 from torpor.supervisor.directory import StoredDirectory
@@ -227,6 +227,7 @@ async def _engine(
 ) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
     files = open_blobs(settings.blobs, folder=data / "blobs", environ=environ)
+    await check_blobs(files, settings.blobs)
     blobs = wrapping.blobs(files)
     calls = Calls(clock.monotonic_s, thread_cpu_s=time.thread_time)
     watchdog = Watchdog(settings.watchdog, clock=clock, process_cpu_s=time.process_time, suspects=calls)

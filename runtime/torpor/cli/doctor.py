@@ -1,4 +1,4 @@
-"""``torpor doctor``: asks the model host of each agent one small thing, and says what is wrong and what to do."""
+"""``torpor doctor``: asks model hosts and the object store one small thing each, says what is wrong and what to do."""
 
 import os
 from collections.abc import Mapping
@@ -21,6 +21,8 @@ from torpor.model.windows import window_of
 from torpor.operations.logs import configure_logs
 from torpor.provider_errors import ProviderError
 from torpor.settings import Asking, Settings, read_settings
+from torpor.store.bucket_trouble import place_of
+from torpor.store.open_blobs import open_blobs, trouble_with
 
 _DEADLINE_S: Final = 60.0
 """For one model, the import of the SDK included."""
@@ -39,12 +41,16 @@ _NOT_ASKED: Final = (
     " with others"
 )
 
+_BLOBS: Final = "[blobs]"
+
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What was found out about one model of an agent."""
 
     agent: str
+    """Or ``[blobs]``, of the object store in the settings."""
     model: str
+    """Or the bucket."""
     state: str
     """``ok``, ``rehearsed`` (no language model is behind it) or ``wrong``."""
     detail: str
@@ -59,7 +65,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 @model_file_option
 @json_option
 def command(home: Path, *, instead: str | None, model_file: Path | None, as_json: bool) -> int:
-    """Ask the model of each agent for one token and tell what is wrong; exit with 1 if anything is.
+    """Ask the model of each agent for one token, and an object store for a name; exit with 1 if anything is wrong.
 
     An agent without a key that has a rehearsal is not wrong: it is told as rehearsed. No running server is asked.
     """
@@ -99,7 +105,24 @@ async def examined(settings: Settings, environ: Mapping[str, str]) -> list[Diagn
         for host in (model, *models.fallbacks()):
             found.append(await _diagnosed(agent.name, host, where=where))
             await host.aclose()
-    return found
+    return [*found, *await _blobs(settings, environ)]
+
+
+async def _blobs(settings: Settings, environ: Mapping[str, str]) -> list[Diagnosis]:
+    """The object store, where blobs lie in one."""
+    options = settings.blobs
+    if options.kind != "s3":
+        return []
+    state, remedy = "wrong", ""
+    try:
+        blobs = open_blobs(options, folder=settings.home, environ=environ)
+    except ConfigError as exc:
+        detail = str(exc)
+    else:
+        trouble = await trouble_with(blobs)
+        state, detail = ("wrong", trouble.what) if trouble else ("ok", f"{place_of(options)} answers")
+        remedy = trouble.remedy if trouble else ""
+    return [Diagnosis(agent=_BLOBS, model=options.bucket, state=state, detail=detail, remedy=remedy)]
 
 
 def _rehearsed(agent: Asking) -> Diagnosis:

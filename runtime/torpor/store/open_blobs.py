@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import structlog
+
 from torpor.errors import ConfigError
 from torpor.store.blobs import LocalBlobs
+from torpor.store.bucket_trouble import BucketTrouble
 from torpor.store.contract import ErasableBlobs
 from torpor.store.options import BlobOptions
 from torpor.store.s3_blobs import WHERE, S3Blobs
+
+_log = structlog.get_logger()
 
 
 def open_blobs(
@@ -37,6 +42,26 @@ def open_blobs(
         if variable
     }
     return S3Blobs(options, credentials=credentials)
+
+
+async def trouble_with(blobs: ErasableBlobs) -> BucketTrouble | None:
+    """What is wrong with an object store; None when all is well, or where blobs lie in files. Takes some seconds at
+    most."""
+    return await blobs.trouble() if isinstance(blobs, S3Blobs) else None
+
+
+async def check_blobs(blobs: ErasableBlobs, options: BlobOptions) -> None:
+    """Look at an object store before anybody needs it: one that does not answer now may come back, and is warned of.
+
+    Raises: ConfigError: its bucket is not there.
+    """
+    if (trouble := await trouble_with(blobs)) is None:
+        return
+    if trouble.is_missing:
+        raise ConfigError(
+            WHERE, key="blobs.bucket", found=options.bucket, expected=f"one that is there; {trouble.remedy}"
+        )
+    _log.warning("blobs.not_reached", why=trouble.what, remedy=trouble.remedy)
 
 
 def _told(variable: str, *, key: str, environ: Mapping[str, str]) -> str:

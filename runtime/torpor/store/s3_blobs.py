@@ -22,6 +22,7 @@ import anyio.to_thread
 from torpor.errors import ConfigError, StoreError, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE, folder_of
+from torpor.store.bucket_trouble import BucketTrouble, trouble_in
 from torpor.store.kept import Kept
 from torpor.store.options import BlobOptions
 
@@ -29,6 +30,8 @@ _THREADS: Final = 8
 _STRIPES: Final = 64
 _RETRIES: Final = 3
 _TOLD_CHARS: Final = 300
+_CHECK_S: Final = 5.0
+"""For the question at a start."""
 WHERE: Final = "config/torpor.toml"
 _T = TypeVar("_T")
 
@@ -42,28 +45,49 @@ class S3Blobs:
         Raises: ConfigError: the library is not installed.
         """
         self._obstore = _loaded()
+        self._options = options
+        self._credentials = credentials
         self._prefix = options.prefix.strip("/")
         self._bucket = options.bucket
-        self._deadline_s = options.deadline_s
-        deadline = timedelta(seconds=options.deadline_s)
-        self._store = self._obstore.store.S3Store(
-            options.bucket,
-            region=options.region,
-            virtual_hosted_style_request=not options.endpoint,
-            **({"endpoint": options.endpoint} if options.endpoint else {}),
-            **credentials,
-            client_options={
-                "allow_http": options.endpoint.startswith("http://"),
-                "timeout": deadline,
-                "connect_timeout": deadline,
-            },
-            retry_config={"max_retries": _RETRIES, "retry_timeout": deadline},
-        )
+        self._store = self._opened(deadline_s=options.deadline_s, retries=_RETRIES)
         self._limit = anyio.CapacityLimiter(_THREADS)
         self._kept = Kept()
         self._deciding = tuple(threading.Lock() for _ in range(_STRIPES))
         """By handle: held for the look whether an object may go and until it has gone, so that a put of the same comes
         before or after both."""
+
+    def _opened(self, *, deadline_s: float, retries: int) -> Any:
+        options, deadline = self._options, timedelta(seconds=deadline_s)
+        return self._obstore.store.S3Store(
+            options.bucket,
+            region=options.region,
+            virtual_hosted_style_request=not options.endpoint,
+            **({"endpoint": options.endpoint} if options.endpoint else {}),
+            **self._credentials,
+            client_options={
+                "allow_http": options.endpoint.startswith("http://"),
+                "timeout": deadline,
+                "connect_timeout": deadline,
+            },
+            retry_config={"max_retries": retries, "retry_timeout": deadline},
+        )
+
+    async def trouble(self) -> BucketTrouble | None:
+        """Ask once for a few names, within some seconds; None when all is well, or what is wrong."""
+        store = self._opened(deadline_s=_CHECK_S, retries=0)
+
+        def look() -> None:
+            next(iter(self._obstore.list(store, prefix=f"{self._prefix}/", chunk_size=1)), None)
+
+        why = f"nothing came within {_CHECK_S:g} s"
+        with anyio.move_on_after(_CHECK_S + 1.0):
+            try:
+                await anyio.to_thread.run_sync(look, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
+            except (OSError, self._obstore.exceptions.BaseError) as exc:
+                why = str(exc)
+            else:
+                return None
+        return trouble_in(why, self._options)
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
         return await self._in_thread(partial(self._put, key, data))

@@ -1,0 +1,90 @@
+"""An object store that cannot be used is told of at a start and by the doctor, before anybody sends a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from tests.integration.attachments.house import House, tags
+from tests.support.s3_server import BUCKET, CREDENTIALS, Bucket, served_bucket
+from torpor.cli.doctor import examined
+from torpor.errors import ConfigError
+from torpor.settings import read_settings
+from torpor.store.open_blobs import trouble_with
+from torpor.store.options import BlobOptions
+from torpor.store.s3_blobs import S3Blobs
+from torpor_fake_api.server import serving
+
+NOWHERE = "http://127.0.0.1:9"
+ENVIRON = {"BLOBS_ID": CREDENTIALS["access_key_id"], "BLOBS_KEY": CREDENTIALS["secret_access_key"]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The one backend with a server."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    with served_bucket() as bucket:
+        yield bucket
+
+
+def table(at: Bucket, /, **changed: Any) -> str:
+    told = {"kind": "s3", "bucket": BUCKET, "endpoint": at.endpoint, **changed}
+    told |= {"access_key_env": "BLOBS_ID", "secret_key_env": "BLOBS_KEY"}
+    return "".join(f"{name} = {value!r}\n" for name, value in told.items())
+
+
+async def trouble(options: BlobOptions) -> tuple[str, bool]:
+    found = await trouble_with(S3Blobs(options, credentials=CREDENTIALS))
+    return (found.what, found.is_missing) if found is not None else ("", False)
+
+
+async def test_it_is_told_what_is_wrong_with_a_bucket(bucket: Bucket) -> None:
+    options = bucket.options(prefix="p")
+    assert await trouble(options) == ("", False)
+    gone = msgspec.structs.replace(options, bucket="gone")
+    assert await trouble(gone) == (f"bucket 'gone' at {bucket.endpoint} does not exist", True)
+    what, is_missing = await trouble(msgspec.structs.replace(options, endpoint=NOWHERE))
+    assert what.startswith(f"bucket {BUCKET!r} at {NOWHERE} does not answer: ")
+    assert not is_missing
+
+
+async def test_a_server_starts_without_its_store_and_not_without_its_bucket(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    async with serving(profile="strict") as api:
+        house = House(tmp_path / "gone", api, blobs=table(bucket, bucket="gone"))
+        with pytest.raises(ConfigError, match=r"blobs\.bucket is 'gone', expected one that is there"):
+            async with house.served(monkeypatch):
+                pass
+        house = House(tmp_path / "down", api, blobs=table(bucket, endpoint=NOWHERE))
+        with capture_logs() as logs:
+            async with house.served(monkeypatch) as served:
+                assert tags(await served.said("c1", "hello"))[-1] == "turn.finished"
+    (warning,) = [line for line in logs if line["event"] == "blobs.not_reached"]
+    assert warning["remedy"] == "look at blobs.endpoint and the network"
+
+
+async def test_the_doctor_asks_the_object_store(bucket: Bucket, tmp_path: Path) -> None:
+    told: list[tuple[str, str, str]] = []
+    async with serving(profile="strict") as api:
+        for changed in ({}, {"bucket": "gone"}, {"endpoint": "elsewhere"}):
+            house = House(tmp_path / str(len(told)), api, blobs=table(bucket, **changed))
+            settings = read_settings(house.path, ENVIRON)
+            (found,) = [each for each in await examined(settings, ENVIRON) if each.agent == "[blobs]"]
+            told.append((found.state, found.detail, found.remedy))
+    assert told[0] == ("ok", f"bucket {BUCKET!r} at {bucket.endpoint} answers", "")
+    assert told[1][1:] == (
+        f"bucket 'gone' at {bucket.endpoint} does not exist",
+        "create it, or name another one in blobs.bucket",
+    )
+    assert told[2][0] == "wrong"
+    assert "blobs.endpoint" in told[2][1]
