@@ -12,7 +12,6 @@ import os
 import re
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +23,7 @@ import anyio.to_thread
 from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE, folder_of
-from torpor.store.kept import Kept
+from torpor.store.kept import KeptBlobs
 
 _STORED: Final = re.compile(r"[0-9a-f]{64}|[0-9]+\.[0-9]+\.tmp")
 """The second is what a crash left of one."""
@@ -37,7 +36,7 @@ _THREADS: Final = 16
 takes a dozen of these; the waits of many pass together. After a restart hundreds are stored within a few seconds."""
 
 
-class LocalBlobs:
+class LocalBlobs(KeptBlobs):
     """Implements ``store.contract.ErasableBlobs`` over a directory, which is created by the first ``put``.
 
     An owner's blobs lie in a folder named by a hash: names of people may be anything, names of folders may not.
@@ -46,11 +45,11 @@ class LocalBlobs:
     """
 
     def __init__(self, directory: Path, *, in_threads: bool = True) -> None:
+        super().__init__()
         self._directory = directory
         self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
         self._numbers = itertools.count()
         self._durable: set[Path] = set()
-        self._kept = Kept()
         self._unfinished: set[str] = set()
         """Names of files that are being written."""
         self._deciding = threading.Lock()
@@ -91,16 +90,9 @@ class LocalBlobs:
             return remove()
         return await anyio.to_thread.run_sync(remove, limiter=self._limit)
 
-    def deciding(self) -> AbstractContextManager[None]:
-        return self._kept.deciding()
-
     def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
         with self._deciding:
-            for handle in handles:
-                self._kept.keep(key, handle)
-
-    def let_go(self, key: ConversationKey) -> None:
-        self._kept.let_go(key)
+            super().keep(key, handles)
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         look = partial(_stored, self._folder(key))
@@ -160,12 +152,12 @@ class LocalBlobs:
         return f"<LocalBlobs {self._directory}>"
 
 
-class MemoryBlobs:
+class MemoryBlobs(KeptBlobs):
     """Implements ``store.contract.ErasableBlobs`` over a dictionary that outlives the stores which share it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._data: dict[tuple[str, str, str], bytes] = {}
-        self._kept = Kept()
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
         await anyio.lowlevel.checkpoint()
@@ -191,16 +183,6 @@ class MemoryBlobs:
         for handle in handles:
             if not self._kept.is_kept(key, handle):
                 self._data.pop((key.tenant, key.owner, handle), None)
-
-    def deciding(self) -> AbstractContextManager[None]:
-        return self._kept.deciding()
-
-    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        for handle in handles:
-            self._kept.keep(key, handle)
-
-    def let_go(self, key: ConversationKey) -> None:
-        self._kept.let_go(key)
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         await anyio.lowlevel.checkpoint()

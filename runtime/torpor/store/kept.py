@@ -6,8 +6,8 @@ the process: what a crash leaves is a blob that no record names, never a record 
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
@@ -68,6 +68,23 @@ class Kept:
 
     def __repr__(self) -> str:
         return f"<Kept owners={len(self._handles)} deciding={self._deciding}>"
+
+
+class KeptBlobs:
+    """What is the same of blobs wherever they lie: see ``store.contract.ErasableBlobs``."""
+
+    def __init__(self) -> None:
+        self._kept = Kept()
+
+    def deciding(self) -> AbstractContextManager[None]:
+        return self._kept.deciding()
+
+    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
+        for handle in handles:
+            self._kept.keep(key, handle)
+
+    def let_go(self, key: ConversationKey) -> None:
+        self._kept.let_go(key)
 
 
 def _owner(key: ConversationKey) -> _Owner:

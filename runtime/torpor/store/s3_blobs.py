@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -23,7 +22,7 @@ from torpor.errors import ConfigError, StoreError, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE, folder_of
 from torpor.store.bucket_trouble import BucketTrouble, trouble_in
-from torpor.store.kept import Kept
+from torpor.store.kept import KeptBlobs
 from torpor.store.options import BlobOptions
 
 _THREADS: Final = 8
@@ -36,7 +35,7 @@ WHERE: Final = "config/torpor.toml"
 _T = TypeVar("_T")
 
 
-class S3Blobs:
+class S3Blobs(KeptBlobs):
     """Implements ``store.contract.ErasableBlobs`` over a bucket that is there already."""
 
     def __init__(self, options: BlobOptions, *, credentials: Mapping[str, str]) -> None:
@@ -44,6 +43,7 @@ class S3Blobs:
 
         Raises: ConfigError: the library is not installed.
         """
+        super().__init__()
         self._obstore = _loaded()
         self._options = options
         self._credentials = credentials
@@ -51,7 +51,6 @@ class S3Blobs:
         self._bucket = options.bucket
         self._store = self._opened(deadline_s=options.deadline_s, retries=_RETRIES)
         self._limit = anyio.CapacityLimiter(_THREADS)
-        self._kept = Kept()
         self._deciding = tuple(threading.Lock() for _ in range(_STRIPES))
         """By handle: held for the look whether an object may go and until it has gone, so that a put of the same comes
         before or after both."""
@@ -105,16 +104,6 @@ class S3Blobs:
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
         await self._in_thread(partial(self._remove, key, [handle for handle in handles if HANDLE.fullmatch(handle)]))
-
-    def deciding(self) -> AbstractContextManager[None]:
-        return self._kept.deciding()
-
-    def keep(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        for handle in handles:
-            self._kept.keep(key, handle)
-
-    def let_go(self, key: ConversationKey) -> None:
-        self._kept.let_go(key)
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         return await self._in_thread(partial(self._stored, f"{self._folder(key)}/"))
