@@ -71,20 +71,33 @@ class RequestInvalid(ProviderError):
 
     code = "model_request_invalid"
 
+    def __init__(self, detail: str, *, retry_after_s: float | None = None, is_of_messages: bool = True) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)
+        self.is_of_messages = is_of_messages
+        """Whether what was said may be at fault; not where the host names another part of the request."""
+
+    def worded(self, detail: str) -> Self:
+        return type(self)(detail, retry_after_s=self.retry_after_s, is_of_messages=self.is_of_messages)
+
 
 class AttachmentNotTaken(RequestInvalid):
     """The host refused the request for a file in it."""
 
     code = "attachment_not_taken"
 
-    def __init__(self, detail: str, *, at: tuple[int, int] | None = None, is_of_picture: bool = False) -> None:
+    def __init__(
+        self, detail: str, *, at: tuple[int, int] | None = None, is_of_picture: bool = False, takes_none: bool = False
+    ) -> None:
         super().__init__(detail)
         self.at = at
         """Message and block, from 0; None when the host did not say."""
         self.is_of_picture = is_of_picture
+        """It speaks of pictures; otherwise of documents."""
+        self.takes_none = takes_none
+        """The model takes no file of the kind, whichever it is."""
 
     def worded(self, detail: str) -> Self:
-        return type(self)(detail, at=self.at, is_of_picture=self.is_of_picture)
+        return type(self)(detail, at=self.at, is_of_picture=self.is_of_picture, takes_none=self.takes_none)
 
 
 class AttachmentMissing(ProviderError):

@@ -28,9 +28,16 @@ from torpor.provider_errors import (
 _TOO_LONG: Final = ("prompt is too long", "exceed context limit")
 _NO_CREDIT: Final = ("reached your specified API usage limits", "credit balance is too low")
 _OF_FILE: Final = re.compile(
-    r"messages\.(?P<message>\d+)\.content\.(?P<block>\d+)\.(image|document)|\b(images?|pdf|document)\b", re.IGNORECASE
+    r"messages\.(?P<message>\d{1,6})\.content\.(?P<block>\d{1,6})\.(image|document)"
+    r"|\b(images?|pdfs?|documents?)\b",
+    re.IGNORECASE,
 )
 """A file in the request, and where it is if the host tells."""
+_OF_OTHERS: Final = re.compile(
+    r"(max_tokens|metadata|model|output_config|stop_sequences|stream|system|temperature|thinking|tool_choice|tools|top_[kp]"
+    r"|messages\.\d+\.content\.\d+\.(text|thinking|tool_use))\b[^\s:]*: "
+)
+"""How a message begins that is about a part of the request in which no file is."""
 _WAIT_S_MAX: Final = 1e9
 _NO_MESSAGE: Final = "no message"
 _TYPES_BY_STATUS: Final = {
@@ -76,14 +83,26 @@ def fault_of(*, status: int, body: bytes, headers: Mapping[str, str], model: str
             return BillingRefused(message)
         case "invalid_request_error" if any(words in message for words in _TOO_LONG):
             return ContextTooLong(message)
-    if kind == "invalid_request_error" and (found := _OF_FILE.search(message)):
-        at = (int(found["message"]), int(found["block"])) if found["message"] else None
-        return AttachmentNotTaken(message, at=at, is_of_picture="image" in found[0].lower())
+    is_of_messages = not _OF_OTHERS.match(message)
+    if kind == "invalid_request_error" and is_of_messages and (found := _OF_FILE.search(message)):
+        return _not_taken(message, found)
     if kind == "invalid_request_error" or (400 <= status < 500 and status not in {408, 409}):
-        return RequestInvalid(message)
-    if _OF_FILE.search(message) and "support" in message:  # llama.cpp has a model without eyes fail on its side
-        return AttachmentNotTaken(message, is_of_picture="image" in message.lower())
+        return RequestInvalid(message, is_of_messages=is_of_messages)
+    if (found := _OF_FILE.search(message)) and _takes_none(message):  # llama.cpp has a model without eyes fail there
+        return _not_taken(message, found)
     return ProviderUnavailable(message, retry_after_s=retry_after_s)
+
+
+def _not_taken(message: str, found: re.Match[str]) -> AttachmentNotTaken:
+    at = (int(found["message"]), int(found["block"])) if found["message"] else None
+    is_of_picture = "image" in found[0].lower()
+    return AttachmentNotTaken(
+        message, at=at, is_of_picture=is_of_picture, takes_none=at is None and _takes_none(message)
+    )
+
+
+def _takes_none(message: str) -> bool:
+    return "support" in message
 
 
 def retry_after_of(headers: Mapping[str, str], *, now_us: int) -> float | None:

@@ -64,7 +64,9 @@ class AttachedFiles:
                     else:
                         found[blob] = data
         except (StoreError, TimeoutError) as exc:
-            raise AttachmentsUnavailable(f"attachments cannot be read now: {exc}") from exc
+            # Where files lie is for the log alone: what a call failed of goes to clients.
+            _log.warning("attachments.unreadable", conversation=key.path, why=str(exc) or type(exc).__name__)
+            raise AttachmentsUnavailable("attachments cannot be read now: their storage does not answer") from exc
         for why, kind in _LOST.items():
             if places := tuple(place for place, each in enumerate(known) if lost.get(each.blob) is why):
                 blobs = sorted({known[place].blob for place in places})
@@ -113,23 +115,33 @@ async def _digest(data: bytes) -> str:
 def not_to_be_sent(state: ConversationState, fault: ProviderError) -> tuple[tuple[int, ...], Why]:
     """The attachments in the view that ``fault`` speaks of; none where it speaks of something else.
 
-    Where a host says no more than that it does not take the request, it is those that came with this turn: one before
-    it was taken with all others.
+    Where a host does not say which, it is those that came with this turn: one before it was taken with all others.
     """
-    view = state.view
     if isinstance(fault, AttachmentMissing):
         return fault.places, Why.DAMAGED if isinstance(fault, AttachmentDamaged) else Why.MISSING
-    if not view.marks or not isinstance(fault, RequestInvalid | RequestTooLarge):
-        return (), Why.REFUSED
-    if type(fault) is RequestInvalid:
-        begin = state.turn.base.size_bytes if state.turn is not None else 0
-        return tuple(place for place, mark in enumerate(view.marks) if mark.begin >= begin), Why.REFUSED
-    if isinstance(fault, AttachmentNotTaken) and fault.at is not None:
-        place = place_of(view, message=fault.at[0], block=fault.at[1])
-        if place is not None:
-            return (place,), Why.REFUSED
-    known = attachments_in(view)
-    pictures = tuple(place for place, each in enumerate(known) if each.is_picture)
-    if isinstance(fault, AttachmentNotTaken) and fault.is_of_picture and pictures:
-        return pictures, Why.REFUSED
-    return tuple(range(len(known))), Why.REFUSED
+    return _refused(state, fault) if state.view.marks else (), Why.REFUSED
+
+
+def _refused(state: ConversationState, fault: ProviderError) -> tuple[int, ...]:
+    everything = tuple(range(len(state.view.marks)))
+    match fault:
+        case RequestTooLarge():
+            return everything
+        case AttachmentNotTaken():
+            if fault.at is not None:
+                place = place_of(state.view, message=fault.at[0], block=fault.at[1])
+                if place is not None:
+                    return (place,)
+            known = attachments_in(state.view)
+            spoken_of = tuple(place for place in everything if known[place].is_picture == fault.is_of_picture)
+            spoken_of = spoken_of or everything
+            return spoken_of if fault.takes_none else _of_turn(state, spoken_of) or spoken_of
+        case RequestInvalid(is_of_messages=True):
+            return _of_turn(state, everything)
+    return ()
+
+
+def _of_turn(state: ConversationState, places: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of ``places`` that came with the running turn."""
+    begin = state.turn.base.size_bytes if state.turn is not None else 0
+    return tuple(place for place in places if state.view.marks[place].begin >= begin)

@@ -81,6 +81,7 @@ def fault(message: str) -> Exception:
         ("messages.3.content.1.image.source: Could not process image", (3, 1), True),
         ("messages.0.content.12.document.source.base64: no", (0, 12), False),
         ("Could not process image", None, True),
+        (f"messages.{'9' * 5000}.content.0.image.source: no", None, True),
         ("A maximum of 100 PDF pages may be provided", None, False),
     ],
 )
@@ -95,7 +96,25 @@ def test_a_model_without_eyes_that_fails_on_its_side_does_not_take_pictures() ->
     found = fault_of(status=500, body=body, headers={}, model="m", now_us=0)
     assert isinstance(found, AttachmentNotTaken)
     assert found.is_of_picture
+    assert found.takes_none
 
 
 def test_other_faults_are_of_no_file() -> None:
     assert type(fault("messages.1.content.0.text: must not be empty")) is RequestInvalid
+
+
+@pytest.mark.parametrize(
+    ("message", "is_of_messages"),
+    [
+        ("max_tokens: 4096 > 10, which is the maximum allowed", False),
+        ("tools.0.custom.input_schema: describes an image that is no schema", False),
+        ("messages.1.content.0.text: must not be empty", False),
+        ("messages: roles must alternate", True),
+        ("invalid request", True),
+    ],
+)
+def test_a_host_that_names_another_part_of_the_request_means_no_file(message: str, is_of_messages: bool) -> None:
+    found = fault(message)
+    assert type(found) is RequestInvalid
+    assert found.is_of_messages == is_of_messages
+    assert found.worded("other").is_of_messages == is_of_messages

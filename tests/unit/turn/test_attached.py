@@ -81,8 +81,10 @@ async def test_bytes_that_are_not_those_named_are_not_sent() -> None:
 
 
 async def test_what_cannot_be_read_now_may_be_asked_for_again() -> None:
-    with pytest.raises(AttachmentsUnavailable, match="the disk is gone"):
+    with capture_logs() as logs, pytest.raises(AttachmentsUnavailable, match="storage does not answer") as unavailable:
         await AttachedFiles(Broken()).read(KEY, view_of(OLD))
+    assert "the disk is gone" not in str(unavailable.value)
+    assert [line["why"] for line in logs] == ["the disk is gone"]
 
 
 def state(*new: Attachment) -> ConversationState:
@@ -99,17 +101,25 @@ def state(*new: Attachment) -> ConversationState:
         (AttachmentMissing((1,)), (1,), Why.MISSING),
         (AttachmentDamaged((1, 2)), (1, 2), Why.DAMAGED),
         (AttachmentNotTaken("no", at=(2, 1), is_of_picture=True), (2,), Why.REFUSED),
-        (AttachmentNotTaken("no", at=(9, 9), is_of_picture=True), (0, 1), Why.REFUSED),
-        (AttachmentNotTaken("no images", is_of_picture=True), (0, 1), Why.REFUSED),
-        (AttachmentNotTaken("no documents"), (0, 1, 2), Why.REFUSED),
+        (AttachmentNotTaken("no", at=(9, 9), is_of_picture=True), (1,), Why.REFUSED),
+        (AttachmentNotTaken("a bad image", is_of_picture=True), (1,), Why.REFUSED),
+        (AttachmentNotTaken("no images", is_of_picture=True, takes_none=True), (0, 1), Why.REFUSED),
+        (AttachmentNotTaken("a bad document"), (2,), Why.REFUSED),
         (RequestTooLarge("no"), (0, 1, 2), Why.REFUSED),
         (RequestInvalid("no"), (1, 2), Why.REFUSED),
+        (RequestInvalid("max_tokens: no", is_of_messages=False), (), Why.REFUSED),
         (Overloaded("no"), (), Why.REFUSED),
     ],
     ids=str,
 )
 def test_a_fault_is_about_the_files_that_it_names(fault: ProviderError, places: tuple[int, ...], why: Why) -> None:
     assert not_to_be_sent(state(NEW, PDF), fault) == (places, why)
+
+
+def test_a_file_of_an_earlier_turn_is_meant_where_none_came_with_this_one() -> None:
+    assert not_to_be_sent(state(), AttachmentNotTaken("a bad image", is_of_picture=True)) == ((0,), Why.REFUSED)
+    assert not_to_be_sent(state(), AttachmentNotTaken("a bad document")) == ((0,), Why.REFUSED)
+    assert not_to_be_sent(state(), RequestInvalid("no")) == ((), Why.REFUSED)
 
 
 @pytest.mark.parametrize(
