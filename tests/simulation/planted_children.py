@@ -71,7 +71,7 @@ def unselected_told() -> AbstractContextManager[object]:
     """Research that is cut short tells the first of what it found."""
 
     def overrun(self: Research, findings: Findings) -> Accepted:
-        return self._accepted(findings.found, "It ended early.", dropped=())
+        return self._accepted(findings.found, "It ended early.", findings=findings, dropped=())
 
     return patch.object(Research, "overrun", overrun)
 

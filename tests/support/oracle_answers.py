@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.support.oracle_case import Case
 from tests.support.oracle_children import Broken
 from tests.support.oracle_evidence import ChildRules, Json
-from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
+from tests.support.oracle_offers import ENGINE_TOOLS
 
 _BUDGETS = frozenset({"steps", "tokens", "seconds", "context_too_long", "output_limit"})
 
@@ -61,7 +61,7 @@ def _searches(case: Case, *, note: str) -> Iterator[Broken]:
     ended = [
         record for record in case.story.records if record["kind"] == "tool_finished" and record["call_id"] in begun
     ]
-    outcomes = [record["outcome"] for record in ended if record["name"] not in ENGINE_TOOL_NAMES]
+    outcomes = [record["outcome"] for record in ended if record["name"] not in ENGINE_TOOLS]
     says_all = note.startswith(("[All ", "[The only ", "[No search "))
     if outcomes and "succeeded" not in outcomes and not says_all:
         yield "answer_invented", f"{note!r} is told where nothing was found out: {outcomes}"
