@@ -27,7 +27,7 @@ from torpor.conversation.compaction import can_shrink, left_alone_until_us
 from torpor.conversation.lately import preamble_record
 from torpor.conversation.reckoning import reckoned
 from torpor.conversation.retry import RetryOptions
-from torpor.conversation.state import ConversationState, TurnState
+from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import (
     NEVER,
     CallModel,
@@ -46,11 +46,9 @@ from torpor.conversation.steps import (
 from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.turn_folds import digest_of, requested_view
 from torpor.conversation.withdrawing import withdrawn
-from torpor.errors import InvariantBroken
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.provider_errors import ContextTooLong, ProviderError
 from torpor.records.attachments import Why
-from torpor.records.blocks import Block
 from torpor.records.events import Progress
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import (
@@ -60,19 +58,17 @@ from torpor.records.journal import (
     ContextReplaced,
     ModelRequested,
     StepKind,
-    TurnCancelled,
-    TurnFailed,
     TurnFinished,
     TurnPrepared,
-    TurnRefused,
 )
 from torpor.toolhost.contract import FindingSink
-from torpor.turn import answers, notes
+from torpor.turn import answers
 from torpor.turn.agents import Agent
 from torpor.turn.attached import not_to_be_sent
 from torpor.turn.calibration import Calibration
 from torpor.turn.contract import NO_SPAWNS, UNOBSERVED, Journal, Observer, Spawns
 from torpor.turn.earlier import EarlierTurns, Pages
+from torpor.turn.endings import Endings, running_turn
 from torpor.turn.fold_history import Spent, replacement
 from torpor.turn.model_call import ModelCall, ReplySoFar
 from torpor.turn.opening import Opening
@@ -81,7 +77,7 @@ from torpor.turn.permits import Permits
 from torpor.turn.places import Share
 from torpor.turn.prepare import Surroundings
 from torpor.turn.skills import TurnSkills
-from torpor.turn.tool_batch import Strays, ToolBatch, settled_as_they_stand
+from torpor.turn.tool_batch import Strays, ToolBatch
 
 _log = structlog.get_logger()
 
@@ -131,6 +127,7 @@ class Interpreter:
         """
         self._key = key
         self._journal = journal
+        self._endings = Endings(journal)
         self._pages = pages
         self._opening = Opening(
             key,
@@ -164,9 +161,7 @@ class Interpreter:
         self._scope: anyio.CancelScope | None = None
         self._idling: anyio.CancelScope | None = None
         """The scope above while nothing is done in it but waiting."""
-        self._stopping = ""
         self._waited_for = ""
-        self._when_ended: list[Callable[[], None]] = []
         self.doing: Doing | None = None
         """The step under way."""
 
@@ -232,9 +227,7 @@ class Interpreter:
             if ended is not None:
                 self._journal.after_commit(ended)
             return
-        self._stopping = reason
-        if ended is not None:
-            self._when_ended.append(ended)
+        self._endings.stop(reason, ended=ended)
         if self._scope is not None:
             self._scope.cancel()
 
@@ -244,20 +237,20 @@ class Interpreter:
 
     def _leaves_due(self, step: Step) -> bool:
         """Whether ``step`` is another life's: a turn that was cancelled still ends in this one."""
-        return self._is_pausing and not self._stopping and not isinstance(step, FinishTurn)
+        return self._is_pausing and not self._endings.stopping and not isinstance(step, FinishTurn)
 
     async def _begin(self, step: PrepareTurn) -> None:
         if self._agent is None:
             self._journal.add(TurnPrepared(turn=step.turn, messages=step.messages))
         else:
-            if not self._stopping:
+            if not self._endings.stopping:
                 with anyio.CancelScope() as self._scope:
                     await self._opening.wait_for_tools(step, self._agent)
                 self._scope = None
             folding = self._folding_of(self._agent, self._agent.model_name)
             await self._opening.begin(step, self._agent, folding=folding)
-            if self._stopping and isinstance(self._opening.next_step(), Rest):
-                self._ended()  # its message was taken back meanwhile
+            if self._endings.stopping and isinstance(self._opening.next_step(), Rest):
+                self._endings.ended()  # its message was taken back meanwhile
 
     def _finish(self, step: FinishTurn) -> None:
         match step.end:
@@ -265,13 +258,13 @@ class Interpreter:
                 self._journal.add(TurnFinished(turn=step.turn))
                 if self._agent is not None:
                     self._opening.order_live_context(self._agent)
-                self._ended()
+                self._endings.ended()
             case TurnEnd.INTERRUPTED:
-                self._cut("interrupt", partial=())
+                self._endings.cut("interrupt")
             case TurnEnd.FAILED:
-                self._fail(step.code, step.detail)
+                self._endings.fail(step.code, step.detail)
             case TurnEnd.REFUSED:
-                self._refuse()
+                self._endings.refuse()
             case _:
                 assert_never(step.end)
 
@@ -289,10 +282,10 @@ class Interpreter:
         """Perform a step that a cancel may cut short."""
         if self._agent is None:
             name = self._journal.state.agent
-            self._fail("unknown_agent", f"agent {name!r} is no longer defined in this home")
+            self._endings.fail("unknown_agent", f"agent {name!r} is no longer defined in this home")
             return
-        if self._stopping:
-            self._cut(self._stopping, partial=())
+        if self._endings.stopping:
+            self._endings.cut()
             return
         if isinstance(step, Compact):
             await self._compact(step, self._agent)
@@ -356,10 +349,14 @@ class Interpreter:
             if spent.calls:
                 self._journal.add(
                     CompactionFailed(
-                        turn=step.turn, code=FOLD_CUT, detail=self._stopping, usage=spent.usage, calls=spent.calls
+                        turn=step.turn,
+                        code=FOLD_CUT,
+                        detail=self._endings.stopping,
+                        usage=spent.usage,
+                        calls=spent.calls,
                     )
                 )
-            self._cut(self._stopping, partial=())
+            self._endings.cut()
             return
         if isinstance(record, CompactionFailed):
             self._journal.add(self._with_pause(record))
@@ -380,7 +377,7 @@ class Interpreter:
     async def _call_model(self, step: CallModel, agent: Agent, *, may_repeat: bool) -> None:
         """A call that may be a repeat is on record before it is made, so that a restart storm cannot become a bill."""
         state = self._journal.state
-        turn = _turn_of(state)
+        turn = running_turn(state)
         call = f"{step.turn}-{step.round}-{turn.asked + 1 if turn.call else 1}"
         view = requested_view(state, step.joined)
         model = turn.model or agent.model_name
@@ -433,7 +430,7 @@ class Interpreter:
             await self._journal.flush()
             answer = heard
         self._scope = self._idling = None
-        if answer is None and not self._stopping:
+        if answer is None and not self._endings.stopping:
             return  # it pauses, and nobody was asked
         if isinstance(answer, ModelReply) and (counted := input_tokens(answer.usage)):
             self._calibration.learn(model, size_bytes=request_bytes(state, view), tokens=counted)
@@ -453,7 +450,7 @@ class Interpreter:
         Once per failure, and never longer than a host's wish is honoured: the wall clock may step. False when the pause
         was made already; whatever came in the meantime is looked at first.
         """
-        lost_call = _turn_of(self._journal.state).call
+        lost_call = running_turn(self._journal.state).call
         if self._waited_for == lost_call:
             return False
         self._waited_for = lost_call
@@ -467,7 +464,7 @@ class Interpreter:
 
     def _answered(self, agent: Agent, answer: ModelReply | ProviderError | None, sink: ReplySoFar) -> None:
         state = self._journal.state
-        turn = _turn_of(state)
+        turn = running_turn(state)
         if isinstance(answer, ModelReply):
             self._journal.add(answers.replied(turn, answer))
         elif isinstance(answer, ProviderError):
@@ -489,9 +486,9 @@ class Interpreter:
                 self._withdraw(unsent, why=why)
             if not failure.retry_at_us:
                 self._journal.add(answers.given_up(turn, answer, partial=sink.partial()))
-                self._ended()
+                self._endings.ended()
         else:
-            self._cut(self._stopping, partial=sink.partial())
+            self._endings.cut(partial=sink.partial())
 
     def _withdraw(self, places: Iterable[int], *, why: Why) -> None:
         """Have notes stand for attachments of the view, from now on."""
@@ -505,14 +502,14 @@ class Interpreter:
             decided = await self._opening.decided(agent)
             await self._calls_known(agent)
         self._scope = None
-        if self._stopping:
-            self._cut(self._stopping, partial=())
+        if self._endings.stopping:
+            self._endings.cut()
             return
         if not isinstance(next_step(self._journal.state, Lane.TURN, self._steps, self._clock.now_us()), RunTools):
             return  # a message asked to be next in the meantime
         self._recovers = self._recovers and step.attempt == 1  # later attempts are on record before they act
         state = self._journal.state
-        turn, offer = _turn_of(state), agent.offer(decided, self._surroundings.skills.current)
+        turn, offer = running_turn(state), agent.offer(decided, self._surroundings.skills.current)
         lent = agent.lent(self._key, turn.principal)
         permits = Permits(
             offered=agent.offers.tools_of(state.preamble),
@@ -540,51 +537,14 @@ class Interpreter:
         was_cut, self._scope = self._scope.cancelled_caught, None
         if was_cut:
             await batch.stop(grace_s=self._options.cancel_grace_s)
-            self._cut(self._stopping, partial=())
+            self._endings.cut()
 
     async def _calls_known(self, agent: Agent) -> None:
         """Wait, within a bound, for tools from elsewhere that are called and not there, as after a restart."""
-        turn = _turn_of(self._journal.state)
+        turn = running_turn(self._journal.state)
         tools = agent.tools_with(agent.lent(self._key, turn.principal))
         if any(tools.spec(call.name) is None for call in turn.open_calls if not call.unusable):
             await self._opening.tools_known(agent, turn.principal)
 
     def _report(self, progress: Progress) -> None:
         self._bus.publish_progress(self._key, progress)
-
-    def _cut(self, reason: str, *, partial: tuple[Block, ...]) -> None:
-        turn = self._settled()
-        note = notes.reply_cut(reason, had_text=bool(partial))
-        self._journal.add(TurnCancelled(turn=turn.number, reason=reason, partial=partial, note=note))
-        self._ended()
-
-    def _fail(self, code: str, detail: str) -> None:
-        turn = self._settled()
-        note = notes.turn_failed(code)
-        offers = answers.offers_after(code)
-        self._journal.add(TurnFailed(turn=turn.number, code=code, detail=detail, note=note, offers=offers))
-        self._ended()
-
-    def _refuse(self) -> None:
-        turn = self._settled()
-        detail = f"{turn.model or 'the model'} refused to answer"
-        self._journal.add(TurnRefused(turn=turn.number, detail=detail, note=notes.refused(turn.executed)))
-        self._ended()
-
-    def _ended(self) -> None:
-        self._stopping = ""
-        for ended in self._when_ended:
-            self._journal.after_commit(ended)
-        self._when_ended.clear()
-
-    def _settled(self) -> TurnState:
-        """The running turn with every call of it settled: a turn never ends with a question open."""
-        turn = _turn_of(self._journal.state)
-        self._journal.add(*settled_as_they_stand(turn, why="the turn ended before its result was recorded"))
-        return turn
-
-
-def _turn_of(state: ConversationState) -> TurnState:
-    if state.turn is None:
-        raise InvariantBroken("a step was performed outside a turn")
-    return state.turn
