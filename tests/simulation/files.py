@@ -5,6 +5,7 @@ them. The bytes may be gone, spoilt or out of reach when a model is to see them.
 """
 
 import hashlib
+from collections.abc import Collection
 from random import Random
 from typing import Final
 
@@ -85,8 +86,9 @@ class SimUploads:
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
         return frozenset(self._world.uploaded)
 
-    async def taken_away(self, key: ConversationKey, blobs: object) -> None:
-        self._world.uploaded.difference_update(blobs)  # type: ignore[arg-type]
+    async def give_up(self, key: ConversationKey, blobs: Collection[str]) -> frozenset[str]:
+        self._world.uploaded.difference_update(blobs)
+        return frozenset(blobs)
 
     async def forget(self, key: ConversationKey) -> None:
         self._world.uploaded.clear()

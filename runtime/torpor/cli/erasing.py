@@ -50,10 +50,10 @@ class _Coming:
         self._files = files
 
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
-        return self._files.finished_blobs(key, since_us=0)
+        return frozenset(each.announced.blob for each in self._files.known(key).values()) - {""}
 
-    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None:
-        self._files.drop_blobs(key, blobs)
+    async def give_up(self, key: ConversationKey, blobs: Collection[str]) -> frozenset[str]:
+        return self._files.give_up(key, blobs)
 
     async def forget(self, key: ConversationKey) -> None:
         self._files.forget(key)

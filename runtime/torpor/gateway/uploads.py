@@ -4,18 +4,17 @@ Above: the frames, see ``upload_frames``, and the links, see ``attachment_route`
 process that looks into files, and the blobs.
 
 An upload is its owner's, and begins again where it was cut off. What comes of it is a ticket, which a message names:
-whoever reads that message needs nothing but the ticket's word, so a send waits for no disk.
+whoever reads that message needs nothing but the ticket's word, so a send waits for no disk. Whether the ticket is still
+good, ``good_tickets`` knows.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
-import anyio.lowlevel
-import anyio.to_thread
 import msgspec
 import structlog
 
@@ -36,6 +35,7 @@ from torpor.attachments.tickets import Linked, Sendable, Tickets
 from torpor.clock import Clock
 from torpor.conversation.title import titled
 from torpor.errors import StoreError
+from torpor.gateway.good_tickets import Disk, GoodTickets
 from torpor.gateway.upload_numbers import UploadNumbers
 from torpor.records.attachments import NAME_CHARS_MAX, Attachment
 from torpor.records.ids import ConversationKey
@@ -43,7 +43,6 @@ from torpor.store.blob_names import HANDLE
 from torpor.store.contract import ErasableBlobs
 from torpor.store.uploads import Announced, LocalUploads, OpenUpload
 
-_THREADS: Final = 4
 _MICROSECONDS: Final = 1_000_000
 _RETRY_S: Final = 5.0
 _SWEEP_S: Final = 3_600.0
@@ -81,8 +80,8 @@ class Uploads:
         self._tickets = tickets
         self._clock = clock
         self._options = options
-        self._limit = anyio.CapacityLimiter(_THREADS) if in_threads else None
-        self._finishing: dict[tuple[str, str, str], anyio.Lock] = {}
+        self._disk = Disk(in_threads=in_threads)
+        self._good = GoodTickets(files, disk=self._disk)
         self._numbers = UploadNumbers()
         self.statistics = self._numbers.statistics
 
@@ -103,8 +102,8 @@ class Uploads:
         with self._numbers.refusals():
             self._check_size(announced)
             try:
-                async with self._alone(key, upload):
-                    return await self._in_thread(partial(self._begin, key, upload, announced, gone=gone))
+                async with self._good.alone(key, upload):
+                    return await self._disk.waited(partial(self._begin, key, upload, announced, gone=gone))
             finally:
                 await self._collect(key, gone)
 
@@ -147,7 +146,7 @@ class Uploads:
         Raises: UnknownUpload, UploadOutOfStep, UploadDiffers: more than was announced.
         """
         with self._numbers.refusals():
-            return await self._in_thread(partial(self._take, key, upload, offset=offset, data=data))
+            return await self._disk.waited(partial(self._take, key, upload, offset=offset, data=data))
 
     def _take(self, key: ConversationKey, upload: str, *, offset: int, data: bytes) -> int:
         with self._files.lock(key):
@@ -173,39 +172,29 @@ class Uploads:
             forgotten. AttachmentRefused: it is nothing that a model could be shown; likewise.
         """
         with self._numbers.refusals():
-            async with self._alone(key, upload):
+            async with self._good.alone(key, upload):
                 return await self._finished(key, upload)
 
-    @asynccontextmanager
-    async def _alone(self, key: ConversationKey, upload: str) -> AsyncIterator[None]:
-        """Nobody else finishes, drops or replaces ``upload`` meanwhile: what was looked into is what is kept."""
-        named = (key.tenant, key.owner, upload)
-        lock = self._finishing.setdefault(named, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            told = lock.statistics()
-            if not told.locked and not told.tasks_waiting:
-                self._finishing.pop(named, None)
-
     async def _finished(self, key: ConversationKey, upload: str) -> Row:
-        found = await self._in_thread(partial(self._whole, key, upload))
+        found = await self._disk.waited(partial(self._whole, key, upload))
         if found.announced.blob:
             if not await self._is_stored(key, found.announced.blob):  # it was damaged, or this is another bucket
-                await self._in_thread(partial(self._files.drop, key, upload))
+                self._good.void(key, [upload])
+                await self._disk.waited(partial(self._files.drop, key, upload))
                 raise UnknownUpload(upload)
+            # Whoever asks for its ticket once more means to name it once more.
+            await self._noted(key, upload, msgspec.structs.replace(found.announced, is_named=False))
             return msgspec.json.decode(found.announced.result, type=Row)
         part = self._files.part(key, upload)
         made = part.with_suffix(".made")
         try:
             looked = await self._inspector.look(part, made=made, name=found.announced.name)
-            data = await self._in_thread(partial(self._files.read, made if looked.is_made else part))
+            data = await self._disk.waited(partial(self._files.read, made if looked.is_made else part))
         except AttachmentRefused:
-            await self._in_thread(partial(self._files.drop, key, upload))
+            await self._disk.waited(partial(self._files.drop, key, upload))
             raise
         except StoreError:
-            if await self._in_thread(partial(self._files.found, key, upload)) is None:  # it was forgotten meanwhile
+            if await self._disk.waited(partial(self._files.found, key, upload)) is None:  # it was forgotten meanwhile
                 raise UnknownUpload(upload) from None
             raise
         meant = msgspec.structs.replace(found.announced, meant=hashlib.sha256(data).hexdigest())
@@ -243,6 +232,8 @@ class Uploads:
 
         Raises: UnknownUpload.
         """
+        if announced.blob:
+            self._good.add(key, upload, blob=announced.blob, finished_us=announced.touched_us)
 
         def note() -> bool:
             with self._files.lock(key):
@@ -252,13 +243,13 @@ class Uploads:
                 keep(key, upload, announced)
                 return True
 
-        if not await self._in_thread(note):
+        if not await self._disk.waited(note):
             await self._collect(key, {upload: announced})
             raise UnknownUpload(upload)
 
     async def _is_stored(self, key: ConversationKey, blob: str) -> bool:
         data = await self._blobs.get(key, blob)
-        return data is not None and await self._in_thread(lambda: hashlib.sha256(data).hexdigest()) == blob
+        return data is not None and await self._disk.waited(lambda: hashlib.sha256(data).hexdigest()) == blob
 
     def _whole(self, key: ConversationKey, upload: str) -> OpenUpload:
         with self._files.lock(key):
@@ -283,14 +274,15 @@ class Uploads:
                 self._files.drop(key, upload)
                 return found
 
-        async with self._alone(key, upload):
-            if (found := await self._in_thread(drop)) is not None:
+        async with self._good.alone(key, upload):
+            if (found := await self._disk.waited(drop)) is not None:
                 await self._collect(key, {upload: found.announced})
 
     def named(self, key: ConversationKey, tickets: Sequence[str]) -> tuple[Attachment, ...]:
         """What a message for the conversation ``key`` may hold; from now on it is kept for that one. At once.
 
-        Raises: UnknownAttachment, TooManyAttachments.
+        Raises: UnknownAttachment: also when its upload was forgotten since, or the last conversation that had it is
+            gone. TooManyAttachments.
         """
         options, now_us = self._options, self._clock.now_us()
         if len(tickets) > options.message_attachments_max:
@@ -298,12 +290,16 @@ class Uploads:
         opened = [self._tickets.opened(ticket, Sendable, now_us=now_us) for ticket in tickets]
         if any((ticket.tenant, ticket.owner) != (key.tenant, key.owner) for ticket in opened):
             raise UnknownAttachment
+        if not all(self._good.is_good(key, ticket.upload, blob=ticket.attachment.blob) for ticket in opened):
+            raise UnknownAttachment
         attachments = tuple(ticket.attachment for ticket in opened)
         for what, most in (("size_bytes", options.request_bytes_max), ("pages", options.request_pages_max)):
             if (found := sum(getattr(each, what) for each in attachments)) > most:
                 words = "bytes in its attachments" if what == "size_bytes" else "pages in its attachments"
                 raise TooManyAttachments(found, what=words, most=most)
+        # Nothing is awaited from the look whether they are good to this: a deletion comes before both or after them.
         self._blobs.keep(key, [each.blob for each in attachments])
+        self._good.name(key, [ticket.upload for ticket in opened])
         for ticket in opened:
             self._blobs.let_go(_kept_for(key, ticket.upload))
         return attachments
@@ -336,11 +332,11 @@ class Uploads:
 
     async def awaited(self, key: ConversationKey) -> frozenset[str]:
         """Blobs of the owner that a message may name soon: not to be taken away for want of one that does."""
-        return await self._in_thread(partial(self._files.finished_blobs, key, since_us=self._expired_us()))
+        return self._good.blobs(key, since_us=self._expired_us())
 
-    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None:
-        """These are gone with what named them: what is known of where they came from goes as well."""
-        await self._in_thread(partial(self._files.drop_blobs, key, blobs))
+    async def give_up(self, key: ConversationKey, blobs: Collection[str]) -> frozenset[str]:
+        """See ``GoodTickets.give_up``."""
+        return await self._good.give_up(key, blobs)
 
     async def forget(self, key: ConversationKey) -> None:
         """Everything of an owner that is on its way; what is looked into just now finds that it was forgotten."""
@@ -351,22 +347,32 @@ class Uploads:
                 self._files.forget(key)
                 return known
 
-        for upload in await self._in_thread(forget):
+        known = await self._disk.waited(forget)
+        self._good.void_all(key)
+        for upload in known:
             self._blobs.let_go(_kept_for(key, upload))
 
     @asynccontextmanager
     async def sweeping(self) -> AsyncIterator[None]:
-        """Until the block ends, what has expired goes, whoever comes back for it or not."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._sweep, name="uploads:sweep")
-            yield
-            tasks.cancel_scope.cancel()
+        """Until the block ends, what has expired goes, whoever comes back for it or not.
+
+        Tickets from before this process are good in the block.
+        """
+        await self._good.load(since_us=self._expired_us())
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._sweep, name="uploads:sweep")
+                tasks.start_soon(self._good.noting, name="uploads:noting")
+                yield
+                tasks.cancel_scope.cancel()
+        finally:
+            await self._good.note_last()
 
     async def _sweep(self) -> None:
         while True:
             await anyio.sleep(min(self._options.upload_expiry_s / 2, _SWEEP_S))
             try:
-                for key in await self._in_thread(self._files.owners):
+                for key in await self._disk.waited(self._files.owners):
                     await self.sweep_of(key)
             except StoreError as exc:  # the next look comes as well
                 _log.warning("uploads.not_swept", why=str(exc))
@@ -378,10 +384,11 @@ class Uploads:
             with self._files.lock(key):
                 return self._files.drop_older(key, before_us=self._expired_us()).gone
 
-        await self._collect(key, await self._in_thread(drop))
+        await self._collect(key, await self._disk.waited(drop))
 
     async def _collect(self, key: ConversationKey, gone: Mapping[str, Announced]) -> None:
         """Uploads are forgotten: their blobs go, unless something else needs them."""
+        self._good.void(key, gone)
         for upload in gone:
             self._blobs.let_go(_kept_for(key, upload))
         if not (blobs := {each.blob or each.meant for each in gone.values()} - {""}):
@@ -396,12 +403,6 @@ class Uploads:
     def _expired_us(self) -> int:
         """What was touched before has expired."""
         return self._clock.now_us() - round(self._options.upload_expiry_s * _MICROSECONDS)
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        if self._limit is None:
-            await anyio.lowlevel.checkpoint()
-            return work()
-        return await anyio.to_thread.run_sync(work, limiter=self._limit)
 
 
 def _kept_for(key: ConversationKey, upload: str) -> ConversationKey:

@@ -46,6 +46,8 @@ class Announced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     away."""
     result: msgspec.Raw = msgspec.Raw(b"{}")
     """What was answered for it."""
+    is_named: bool = False
+    """By a message, so that it goes with the conversations that have it. That may be so before it is noted."""
 
     def is_same_as(self, other: "Announced") -> bool:
         """Whether both speak of one file."""
@@ -163,11 +165,6 @@ class LocalUploads:
         except OSError as exc:
             raise _translated(exc, self._folder(key)) from exc
 
-    def finished_blobs(self, key: ConversationKey, *, since_us: int) -> frozenset[str]:
-        """Blobs that a message may name soon: of uploads that were touched since."""
-        told = (each.announced for each in self.known(key).values())
-        return frozenset(each.blob for each in told if each.blob and each.touched_us >= since_us)
-
     def owners(self) -> tuple[ConversationKey, ...]:
         """Everybody of whom there is something. Raises: StoreUnavailable."""
         found = dict[Path, Announced]()
@@ -180,11 +177,17 @@ class LocalUploads:
             raise _translated(exc, self._directory) from exc
         return tuple(ConversationKey(each.tenant, each.owner, "") for each in found.values())
 
-    def drop_blobs(self, key: ConversationKey, blobs: Collection[str]) -> None:
-        """Forget the finished ones that became ``blobs``. Raises: StoreUnavailable."""
+    def give_up(self, key: ConversationKey, blobs: Collection[str]) -> frozenset[str]:
+        """Forget the finished ones that became ``blobs`` and that a message has named; which of ``blobs`` no other one
+        holds. Raises: StoreUnavailable."""
+        held = set[str]()
         for name, upload in self.known(key).items():
             if upload.announced.blob in blobs:
-                self.drop(key, name)
+                if upload.announced.is_named:
+                    self.drop(key, name)
+                else:
+                    held.add(upload.announced.blob)
+        return frozenset(blobs) - held
 
     def forget(self, key: ConversationKey) -> None:
         """Everything of an owner. Raises: StoreUnavailable."""

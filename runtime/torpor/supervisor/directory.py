@@ -69,7 +69,7 @@ class Coming(Protocol):
 
     async def awaited(self, key: ConversationKey) -> frozenset[str]: ...
 
-    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None: ...
+    async def give_up(self, key: ConversationKey, blobs: Collection[str]) -> frozenset[str]: ...
 
     async def forget(self, key: ConversationKey) -> None: ...
 
@@ -81,8 +81,9 @@ class NothingComing:
         del key
         return frozenset()
 
-    async def taken_away(self, key: ConversationKey, blobs: Collection[str]) -> None:
-        """Nobody told where they came from."""
+    async def give_up(self, key: ConversationKey, blobs: Collection[str]) -> frozenset[str]:
+        del key
+        return frozenset(blobs)
 
     async def forget(self, key: ConversationKey) -> None:
         """There is nothing."""
@@ -178,6 +179,7 @@ class StoredDirectory:
                 _log.warning("directory.not_forgotten", conversation=row.key.path, why=str(exc))
         try:
             await self._uploads.forget(ConversationKey(tenant, owner, ""))
+            self._looked_at.discard((tenant, owner))
             rest, is_left = await self._remove_rest(ConversationKey(tenant, owner, "")), False
         except StoreError as exc:  # what went is gone; that some of it may be there still is said as well
             self._blobs_left(ConversationKey(tenant, owner, ""), exc)
@@ -312,11 +314,11 @@ class StoredDirectory:
     async def _removed(self, key: ConversationKey, handles: Sequence[str]) -> int:
         """How many blobs went of a conversation that is erased, whether or not all of them did."""
         try:
-            await self._blobs.remove(key, handles)
-            self._blobs_gone += len(handles)
-            if handles:
-                await self._uploads.taken_away(key, handles)
-            return len(handles) + await self._remove_rest(key)
+            # What is still to be named by a message stays, and is its upload's from now on.
+            going = sorted(await self._uploads.give_up(key, handles)) if handles else []
+            await self._blobs.remove(key, going)
+            self._blobs_gone += len(going)
+            return len(going) + await self._remove_rest(key)
         except StoreError as exc:
             self._blobs_left(key, exc)
             return 0

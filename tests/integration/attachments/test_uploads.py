@@ -319,8 +319,9 @@ async def test_a_message_has_so_many_and_no_more(house: House) -> None:
         ({"request_pages_max": 2}, "3 pages in its attachments"),
     ):
         house.start(**options)
-        with pytest.raises(TooManyAttachments, match=what):
-            house.uploads.named(CHAT, [ticket] * 3)
+        async with house.uploads.sweeping():
+            with pytest.raises(TooManyAttachments, match=what):
+                house.uploads.named(CHAT, [ticket] * 3)
 
 
 async def test_what_no_message_came_to_name_goes_in_the_end(house: House) -> None:
@@ -344,14 +345,55 @@ async def test_what_a_message_is_about_to_name_stays(house: House) -> None:
     assert await house.blobs.get(CHAT, row["blob"]) == DATA
 
 
-async def test_what_was_taken_away_leaves_no_name_behind(house: House) -> None:
-    row = await house.whole()
-    await house.whole("u2", DATA[::-1])
-    await house.uploads.taken_away(ANN, {row["blob"]})
-    assert row["blob"] not in await house.uploads.awaited(ANN)
-    assert len(await house.uploads.awaited(ANN)) == 1
+async def test_a_ticket_is_good_until_its_upload_is_forgotten(house: House) -> None:
+    async def refused(ticket: str) -> None:
+        with pytest.raises(UnknownAttachment):
+            house.uploads.named(CHAT, [ticket])
+
+    ticket = (await house.whole())["attachment"]
+    house.start()
+    async with house.uploads.sweeping():
+        house.uploads.named(CHAT, [ticket])
+    await house.uploads.drop(ANN, "u1")
+    await refused(ticket)
+    ticket = (await house.whole())["attachment"]
+    await house.begin(data=DATA[::-1])
+    await refused(ticket)
+    ticket = (await house.whole())["attachment"]
     await house.uploads.forget(ANN)
-    assert await house.uploads.awaited(ANN) == frozenset()
+    await refused(ticket)
+    house.start()
+    async with house.uploads.sweeping():
+        await refused(ticket)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_with_the_last_conversation_goes_what_a_message_named_and_not_what_one_may_name(
+    house: House, is_restarted: bool
+) -> None:
+    async with house.uploads.sweeping():
+        used, waiting = (await house.whole("u1"))["attachment"], (await house.whole("u2"))["attachment"]
+        other = await house.whole("u3", DATA[::-1])
+        house.uploads.named(CHAT, [used, other["attachment"]])
+    if is_restarted:
+        house.start()
+    async with house.uploads.sweeping():
+        blobs = await house.uploads.awaited(ANN)
+        assert await house.uploads.give_up(ANN, blobs) == {other["blob"]}
+        assert await house.uploads.awaited(ANN) == blobs - {other["blob"]}
+        for ticket in (used, other["attachment"]):
+            with pytest.raises(UnknownAttachment):
+                house.uploads.named(CHAT, [ticket])
+        house.uploads.named(CHAT, [waiting])
+        assert await house.uploads.give_up(ANN, blobs) == blobs
+
+
+async def test_whoever_asks_for_a_ticket_once_more_may_name_it_once_more(house: House) -> None:
+    row = await house.whole()
+    house.uploads.named(CHAT, [row["attachment"]])
+    assert await house.whole() == row
+    assert await house.uploads.give_up(ANN, [row["blob"]]) == frozenset()
+    house.uploads.named(CHAT, [row["attachment"]])
 
 
 async def test_everybody_of_whom_there_is_something_is_swept(house: House) -> None:
