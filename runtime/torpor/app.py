@@ -48,7 +48,7 @@ from torpor.operations.metrics_jobs import count_jobs
 from torpor.operations.overview import Overview
 from torpor.operations.tracing import open_tracing
 from torpor.settings import Settings
-from torpor.store.contract import Blobs, Store
+from torpor.store.contract import Blobs, ErasableBlobs, Store
 from torpor.store.job_contract import JobStore
 from torpor.store.open_blobs import check_blobs, open_blobs
 from torpor.store.sqlite.engine import open_sqlite
@@ -125,7 +125,6 @@ async def running(
     folder is in use or damaged.
     """
     clock: Clock = SystemClock()
-    ids: IdSource = RandomIds()
     local_files.make_data_folder(data)
     secret = local_files.keep_secret(data, fresh=os.urandom(local_files.SECRET_BYTES))
     options = msgspec.structs.replace(
@@ -139,14 +138,16 @@ async def running(
             secret, gateway=options, auth=settings.auth, home=settings.home, environ=os.environ, clock=clock
         ) as door,
         _engine(
-            settings,
-            data=data,
-            clock=clock,
-            ids=ids,
-            environ=os.environ,
-            wrapping=wrapping,
-            instruments=(instruments := Instruments(clock=clock, tracing=tracing)),
-            secret=secret,
+            _Ground(
+                settings=settings,
+                data=data,
+                secret=secret,
+                clock=clock,
+                ids=RandomIds(),
+                environ=os.environ,
+                wrapping=wrapping,
+                instruments=(instruments := Instruments(clock=clock, tracing=tracing)),
+            )
         ) as engine,
     ):
         takes_own = door.is_development or settings.auth.local_tokens
@@ -199,7 +200,22 @@ async def running(
                     await gateway.stop(reason)
 
 
+class _Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What everything is made from."""
+
+    settings: Settings
+    data: Path
+    secret: bytes
+    clock: Clock
+    ids: IdSource
+    environ: Mapping[str, str]
+    wrapping: Wrapping
+    instruments: Instruments
+
+
 class _Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway is made from."""
+
     store: Store
     blobs: Blobs
     bus: Bus
@@ -214,166 +230,96 @@ class _Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def _engine(
-    settings: Settings,
-    *,
-    data: Path,
-    clock: Clock,
-    ids: IdSource,
-    environ: Mapping[str, str],
-    wrapping: Wrapping,
-    instruments: Instruments,
-    secret: bytes,
-) -> AsyncIterator[_Engine]:
+async def _engine(ground: _Ground) -> AsyncIterator[_Engine]:
     """Everything behind the gateway."""
-    files = open_blobs(settings.blobs, folder=data / "blobs", environ=environ)
+    settings, clock, instruments = ground.settings, ground.clock, ground.instruments
+    files = open_blobs(settings.blobs, folder=ground.data / "blobs", environ=ground.environ)
     await check_blobs(files, settings.blobs)
-    blobs = wrapping.blobs(files)
+    blobs = ground.wrapping.blobs(files)
     calls = Calls(clock.monotonic_s, thread_cpu_s=time.thread_time)
     watchdog = Watchdog(settings.watchdog, clock=clock, process_cpu_s=time.process_time, suspects=calls)
-    home = load_home(
-        settings,
-        blobs=blobs,
-        clock=clock,
-        ids=ids,
-        environ=environ,
-        wrap_model=lambda model: instruments.model(wrapping.model(model)),
-        wrap_toolbox=lambda toolbox: instruments.toolbox(wrapping.toolbox(toolbox)),
-        calls=calls,
-    )
-    async with open_sqlite(data, options=settings.store, wrap_core=instruments.core) as opened:
-        store = instruments.store(wrapping.store(opened))
-        bus = wrapping.bus(LocalBus())
-        holder = f"{os.getpid()}-{ids.new_id()}"
-        job_store = wrapping.jobs(opened.job_store)
+    home = _home(ground, blobs=blobs, calls=calls)
+    async with open_sqlite(ground.data, options=settings.store, wrap_core=instruments.core) as opened:
+        holder = f"{os.getpid()}-{ground.ids.new_id()}"
+        job_store = ground.wrapping.jobs(opened.job_store)
         runner = JobRunner(job_store, clock=clock, options=settings.jobs, holder=holder)
         parts = _actor_parts(
-            settings,
+            ground,
             home,
-            store=store,
+            store=instruments.store(ground.wrapping.store(opened)),
             blobs=blobs,
-            bus=bus,
-            clock=clock,
-            ids=ids,
+            bus=ground.wrapping.bus(LocalBus()),
             runner=runner,
-            instruments=instruments,
         )
-        supervisor = Supervisor(
-            parts,
-            holder=holder,
-            options=settings.supervisor,
-            memory=ProcessMemory(),
-            chance=chance,
-            on_gone=files.let_go,
-        )
-        inspector = Inspector(settings.attachments)
-        uploads = Uploads(
-            LocalUploads(data / "uploads"),
-            blobs=files,
-            inspector=inspector,
-            records=store,
-            tickets=Tickets(secret),
-            clock=clock,
-            options=settings.attachments,
-        )
-        directory = StoredDirectory(
-            served=supervisor,
-            store=store,
-            blobs=files,
-            uploads=uploads,
-            bus=bus,
-            clock=clock,
-            cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
-            observer=instruments.observer,
-        )
-        forks = StoredForks(
-            served=supervisor,
-            store=store,
-            bus=bus,
-            clock=clock,
-            new_id=ids.new_id,
-            creations=parts.creations,
-            records_max=settings.supervisor.fork_records_max,
-            retry_after_s=settings.supervisor.unavailable_retry_after_s,
-        )
-        retiring = Retiring(
-            directory,
-            store=store,
-            clock=clock,
-            options=settings.retention,
-            subagents_days=settings.subagents.keep_days,
-            may_go_on=lambda: supervisor.accepts,
-        )
-        live_contexts = _live_contexts(settings, home, store=store, supervisor=supervisor, parts=parts)
-        for kind, handler in {LIVE_JOB: live_contexts, **wrapping.job_handlers}.items():
+        served = _served(ground, parts, files=files, holder=holder)
+        for kind, handler in {LIVE_JOB: _live_contexts(ground, parts, served), **ground.wrapping.job_handlers}.items():
             runner.serve(kind, handler)
-        drain = Drain(actors=supervisor, jobs=runner, clock=clock, deadline_s=settings.supervisor.stop_deadline_s)
+        drain = Drain(
+            actors=served.supervisor, jobs=runner, clock=clock, deadline_s=settings.supervisor.stop_deadline_s
+        )
         reports: dict[str, Statistics] = {
             "drain": drain.statistics,
             "store": opened.statistics,
             "jobs": runner.statistics,
             "job_store": lambda: count_jobs(job_store, clock=clock),
             "model_places": parts.places.statistics,
-            "directory": directory.statistics,
-            "uploads": uploads.statistics,
-            "supervisor": supervisor.statistics,
+            "directory": served.directory.statistics,
+            "uploads": served.uploads.statistics,
+            "supervisor": served.supervisor.statistics,
             "watchdog": watchdog.statistics,
-            **_statistics_of(home),
+            "mcp": home.mcp.statistics,
+            "model": home.models.statistics,
+            "tool_threads": lambda: home.tools.statistics().threads,
+            "tool_processes": lambda: home.tools.statistics().processes,
         }
         for room, statistics in reports.items():
             instruments.metrics.report(room, statistics)
         # Jobs speak to conversations, so they end before them.
-        async with (
-            watchdog.running(),
-            home.running(),
-            inspector.running(),
-            supervisor.running(),
-            directory.running(),
-            uploads.sweeping(),
-            retiring.running(),
-            runner.running(),
-        ):
+        async with watchdog.running(), home.running(), served.running(), runner.running():
             gc.collect()
             gc.freeze()  # what was loaded at start stays; later collections need not look at it
-            jobs = OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up)
             yield _Engine(
-                store=store,
+                store=parts.store,
                 blobs=blobs,
-                bus=bus,
+                bus=parts.bus,
                 agents=home.agents,
-                supervisor=supervisor,
-                directory=directory,
-                forks=forks,
-                jobs=jobs,
+                supervisor=served.supervisor,
+                directory=served.directory,
+                forks=served.forks,
+                jobs=OperatedJobs(job_store, clock=clock, wake=runner.wake, dropped=runner.give_up),
                 drain=drain,
-                uploads=uploads,
+                uploads=served.uploads,
                 mcp=home.mcp.standings,
             )
 
 
-def _actor_parts(
-    settings: Settings,
-    home: Home,
-    *,
-    store: Store,
-    blobs: Blobs,
-    bus: Bus,
-    clock: Clock,
-    ids: IdSource,
-    runner: JobRunner,
-    instruments: Instruments,
-) -> ActorParts:
+def _home(ground: _Ground, *, blobs: Blobs, calls: Calls) -> Home:
+    instruments, wrapping = ground.instruments, ground.wrapping
+    return load_home(
+        ground.settings,
+        blobs=blobs,
+        clock=ground.clock,
+        ids=ground.ids,
+        environ=ground.environ,
+        wrap_model=lambda model: instruments.model(wrapping.model(model)),
+        wrap_toolbox=lambda toolbox: instruments.toolbox(wrapping.toolbox(toolbox)),
+        calls=calls,
+    )
+
+
+def _actor_parts(ground: _Ground, home: Home, *, store: Store, blobs: Blobs, bus: Bus, runner: JobRunner) -> ActorParts:
     """What all actors share."""
+    settings = ground.settings
     places = FairPlaces(
         settings.turn.model_calls_max,
         per_owner=settings.turn.model_calls_per_owner_max,
-        monotonic_s=clock.monotonic_s,
+        monotonic_s=ground.clock.monotonic_s,
     )
     return ActorParts(
         store=store,
         bus=bus,
-        clock=clock,
-        ids=ids,
+        clock=ground.clock,
+        ids=ground.ids,
         agents=home.agents,
         places=places,
         steps=settings.steps,
@@ -386,31 +332,102 @@ def _actor_parts(
         jobs_added=runner.wake,
         # Also without any: those that a home of before had at work are settled.
         spawns=Subagents(home.subagents, blobs=blobs, options=settings.subagents).of,
-        observer=instruments.observer,
+        observer=ground.instruments.observer,
     )
 
 
-def _live_contexts(
-    settings: Settings, home: Home, *, store: Store, supervisor: Supervisor, parts: ActorParts
-) -> LiveContextJobs:
+class _Served(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversations and all that is done with them as a whole."""
+
+    supervisor: Supervisor
+    inspector: Inspector
+    uploads: Uploads
+    directory: StoredDirectory
+    forks: StoredForks
+    retiring: Retiring
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with (
+            self.inspector.running(),
+            self.supervisor.running(),
+            self.directory.running(),
+            self.uploads.sweeping(),
+            self.retiring.running(),
+        ):
+            yield
+
+
+def _served(ground: _Ground, parts: ActorParts, *, files: ErasableBlobs, holder: str) -> _Served:
+    """Args: files: as they are, not as an embedder wrapped them."""
+    settings = ground.settings
+    supervisor = Supervisor(
+        parts,
+        holder=holder,
+        options=settings.supervisor,
+        memory=ProcessMemory(),
+        chance=chance,
+        on_gone=files.let_go,
+    )
+    inspector = Inspector(settings.attachments)
+    uploads = Uploads(
+        LocalUploads(ground.data / "uploads"),
+        blobs=files,
+        inspector=inspector,
+        records=parts.store,
+        tickets=Tickets(ground.secret),
+        clock=parts.clock,
+        options=settings.attachments,
+    )
+    directory = StoredDirectory(
+        served=supervisor,
+        store=parts.store,
+        blobs=files,
+        uploads=uploads,
+        bus=parts.bus,
+        clock=parts.clock,
+        cancel_deadline_s=settings.turn.cancel_grace_s + settings.supervisor.cut_deadline_s,
+        observer=parts.observer,
+    )
+    forks = StoredForks(
+        served=supervisor,
+        store=parts.store,
+        bus=parts.bus,
+        clock=parts.clock,
+        new_id=parts.ids.new_id,
+        creations=parts.creations,
+        records_max=settings.supervisor.fork_records_max,
+        retry_after_s=settings.supervisor.unavailable_retry_after_s,
+    )
+    retiring = Retiring(
+        directory,
+        store=parts.store,
+        clock=parts.clock,
+        options=settings.retention,
+        subagents_days=settings.subagents.keep_days,
+        may_go_on=lambda: supervisor.accepts,
+    )
+    return _Served(
+        supervisor=supervisor,
+        inspector=inspector,
+        uploads=uploads,
+        directory=directory,
+        forks=forks,
+        retiring=retiring,
+    )
+
+
+def _live_contexts(ground: _Ground, parts: ActorParts, served: _Served) -> LiveContextJobs:
+    settings = ground.settings
     return LiveContextJobs(
-        {agent.name: agent.live for agent in home.agents if agent.live is not None},
-        store=store,
-        tell=supervisor.deliver,
+        {agent.name: agent.live for agent in parts.agents if agent.live is not None},
+        store=parts.store,
+        tell=served.supervisor.deliver,
         places=parts.places,
         options=settings.live_context,
         attempts_max=settings.jobs.attempts_max,
         deadline_s=settings.jobs.deadline_s / 2,
     )
-
-
-def _statistics_of(home: Home) -> dict[str, Statistics]:
-    return {
-        "mcp": home.mcp.statistics,
-        "model": home.models.statistics,
-        "tool_threads": lambda: home.tools.statistics().threads,
-        "tool_processes": lambda: home.tools.statistics().processes,
-    }
 
 
 def _metrics_route(
