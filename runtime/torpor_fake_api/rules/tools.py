@@ -1,8 +1,11 @@
 """Tools on offer: names, schemas, the choice among them."""
 
+import importlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from torpor_fake_api.rules.case import Case, dicts, is_one_of, of_type, unknown_fields
@@ -54,11 +57,30 @@ def _tool(case: Case, tool: dict[str, Any], *, path: str) -> Iterator[Violation]
     for keyword in sorted({*_COMBINED} & schema.keys()):
         fact = "input_schema does not support oneOf, allOf, or anyOf at the top level"
         yield Violation("V-53", f"{path}.input_schema.{keyword}", fact)
-    yield from _schema(schema, f"{path}.input_schema", is_strict=tool.get("strict") is True)
+    found = list(_schema(schema, f"{path}.input_schema", is_strict=tool.get("strict") is True))
+    yield from found
+    if not found and (fact := _standard_fault(json.dumps(schema))):
+        yield _invalid(f"{path}.input_schema", fact)
+
+
+@lru_cache(maxsize=1_024)
+def _standard_fault(schema: str) -> str:
+    """Why it is no schema by the draft's own schema of schemas; empty for none."""
+    try:
+        error = next(_of_schemas().iter_errors(json.loads(schema)), None)
+    except RecursionError:
+        return "it has too many levels"
+    return "" if error is None else f"{'.'.join(map(str, error.absolute_path))}: {error.message[:200]}"
+
+
+@cache
+def _of_schemas() -> Any:
+    draft = importlib.import_module("jsonschema").Draft202012Validator  # takes a while, and many requests have no tools
+    return draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
 
 
 def _schema(schema: Any, path: str, *, is_strict: bool) -> Iterator[Violation]:
-    """The mistakes that generated and hand-written schemas really hold; no whole meta-schema."""
+    """The mistakes that generated and hand-written schemas really hold."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):

@@ -8,9 +8,11 @@ reached.
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import msgspec
 import structlog
 
@@ -260,7 +262,7 @@ class Connection:
         """Why it is over; empty when nobody needs it any longer."""
         self._lost_why, self._last_words, self._has_changed, self._is_wanted = "", "", False, False
         async with self._open(self._opening(self)) as session:
-            self.listing = self._read(await session.tools())
+            self.listing = await self._read(await session.tools())
             scope.deadline, self._start = math.inf, None
             self.generation += 1
             self._failures, self._why, self._printed, self._session = 0, "", "", session
@@ -311,13 +313,14 @@ class Connection:
         if told is None:
             self.ended(f"it did not tell its tools within {self._options.list_deadline_s:g} s")
             return
-        before, self.listing = self.listing, self._read(told)
+        before, self.listing = self.listing, await self._read(told)
         if before.digest != self.listing.digest:
             _log.info("mcp.listed", server=self.name, tools=len(self.listing.tools))
             self._tell()
 
-    def _read(self, told: tuple[object, ...]) -> Listing:
-        listing = read_listing(self.name, self._server, told, options=self._options, asked=self._asked)
+    async def _read(self, told: tuple[object, ...]) -> Listing:
+        reading = partial(read_listing, self.name, self._server, told, options=self._options, asked=self._asked)
+        listing = await anyio.to_thread.run_sync(reading, abandon_on_cancel=True)
         for rejected in listing.rejected if listing.rejected != self.listing.rejected else ():
             _log.warning("mcp.tool_left_out", server=self.name, tool=rejected.title, why=rejected.why)
         for unmet in listing.unmet if listing.unmet != self.listing.unmet else ():

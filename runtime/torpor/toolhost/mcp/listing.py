@@ -15,10 +15,12 @@ from torpor.conversation.text import clean, is_blank
 from torpor.records.journal import Effect
 from torpor.toolhost.mcp.names import tool_name
 from torpor.toolhost.mcp.options import McpOptions, McpServer
-from torpor.toolhost.mcp.schemas import Unfit, offered_schema
+from torpor.toolhost.mcp.schemas import Unfit, as_json, offered_schema
 
 LISTED_MAX: Final = 1_000
-"""Tools of one list that are looked at; each costs a fraction of a millisecond, in which nothing else goes on."""
+"""Tools of one list that are looked at."""
+JUDGED_SHARE: Final = 2
+"""Times ``schemas_bytes_max``, that are judged of the schemas of one list: bad ones cost as much time as good ones."""
 BEYOND: Final = "torpor/beyond"
 """An entry that stands for those that are not."""
 _TOLD_CHARS: Final = 80
@@ -79,7 +81,7 @@ NOBODY: Final[Mapping[str, str]] = {}
 def read_listing(
     name: str, server: McpServer, told: Iterable[object], *, options: McpOptions, asked: Mapping[str, str] = NOBODY
 ) -> Listing:
-    """Read what the server ``name`` tells, as JSON has it; entries of any kind.
+    """Read what the server ``name`` tells, as JSON has it; entries of any kind. Takes milliseconds for each tool.
 
     Args: asked: who of ours asks for which of its tools, by the tool.
     """
@@ -95,7 +97,9 @@ class _Reading:
         self._server = server
         self._options = options
         self._asked = asked
-        self._tools: dict[str, ServedTool] = {}
+        self._entries: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        """By the name to the model."""
+        self._judged_bytes = 0
         self._rejected: list[Rejected] = []
         self._crowd = 0
         self._titles = set[str]()
@@ -111,29 +115,27 @@ class _Reading:
         self._titles.add(title)
         if self._server.tools and title not in self._server.tools:
             return  # nobody asked for it
-        try:
-            tool = self._read(title, entry)
-        except Unfit as exc:
-            self._reject(title, exc.reason)
-            return
-        if tool.name in self._tools:
+        name = tool_name(self._name, title)
+        if name in self._entries:
             self._reject(title, "the server has two tools of that name, the first one counts")
         else:
-            self._tools[tool.name] = tool
+            self._entries[name] = (title, entry)
 
     def listing(self) -> Listing:
         kept, size = list[ServedTool](), 0
-        for name in sorted(self._tools):
-            tool = self._tools[name]
-            size += (size_bytes := len(msgspec.json.encode((tool.name, tool.description, tool.input_schema))))
-            if len(kept) >= self._options.tools_max:
-                self._reject(tool.title, f"of one server at most {self._options.tools_max} tools are offered")
-            elif size > self._options.schemas_bytes_max:
-                size -= size_bytes
-                most = self._options.schemas_bytes_max
-                self._reject(tool.title, f"the tools of one server take at most {most:,} bytes of a request")
-            else:
-                kept.append(tool)
+        for name, (title, entry) in sorted(self._entries.items(), key=lambda each: each[0]):
+            try:
+                if len(kept) >= self._options.tools_max:
+                    raise Unfit(f"of one server at most {self._options.tools_max} tools are offered")
+                tool = self._read(name, title, entry)
+                size_bytes = len(msgspec.json.encode((tool.name, tool.description, tool.input_schema)))
+                if size + size_bytes > (most := self._options.schemas_bytes_max):
+                    raise Unfit(f"the tools of one server take at most {most:,} bytes of a request")
+            except Unfit as exc:
+                self._reject(title, exc.reason)
+                continue
+            size += size_bytes
+            kept.append(tool)
         if self._crowd:
             self._rejected.append(Rejected(title="…", why=f"{self._crowd:,} more are left out"))
         digest = hashlib.sha256(msgspec.json.encode((self._name, kept))).hexdigest()[:16]
@@ -156,20 +158,28 @@ class _Reading:
             if title not in self._titles
         )
 
-    def _read(self, title: str, entry: Mapping[str, Any]) -> ServedTool:
-        schema = offered_schema(entry.get("inputSchema"), size_bytes_max=self._options.schema_bytes_max)
+    def _read(self, name: str, title: str, entry: Mapping[str, Any]) -> ServedTool:
+        schema = self._schema(entry.get("inputSchema"))
         annotations = entry.get("annotations")
         hint = annotations.get("readOnlyHint") is True if isinstance(annotations, Mapping) else False
         server = self._server
         reads = title in server.reads or (server.trust_read_only and hint)
         return ServedTool(
-            name=tool_name(self._name, title),
+            name=name,
             title=title,
             description=self._description(title, entry.get("description")),
             input_schema=schema,
             effect=Effect.READ if reads else Effect.WRITE,
             deadline_s=server.deadlines_s.get(title) or server.deadline_s or self._options.call_deadline_s,
         )
+
+    def _schema(self, said: object) -> dict[str, Any]:
+        size_bytes = len(as_json(said))
+        if size_bytes <= self._options.schema_bytes_max:
+            self._judged_bytes += size_bytes
+        if self._judged_bytes > (most := self._options.schemas_bytes_max * JUDGED_SHARE):
+            raise Unfit(f"of the schemas of one server {most:,} bytes are looked at")
+        return offered_schema(said, size_bytes_max=self._options.schema_bytes_max)
 
     def _description(self, title: str, said: object) -> str:
         text = clean(said).text.strip() if isinstance(said, str) else ""

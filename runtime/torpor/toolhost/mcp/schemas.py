@@ -9,14 +9,18 @@ from typing import Any, Final
 
 import msgspec
 
-TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+from torpor.toolhost.mcp.standard import fault_of
+
 LEVELS_MAX: Final = 32
-PLACES_MAX: Final = 5_000
+PLACES_MAX: Final = 2_000
 """Schemas within one schema."""
+_NESTED_MAX: Final = 4 * LEVELS_MAX
+"""Objects and lists within one another, whatever they are."""
+_PATTERN_CHARS: Final = 1_000
 _PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _COMBINED: Final = ("anyOf", "oneOf", "allOf")
 _LISTS: Final = (*_COMBINED, "prefixItems")
-_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _ONES: Final = (
     "items",
     "additionalProperties",
@@ -24,17 +28,13 @@ _ONES: Final = (
     "unevaluatedItems",
     "propertyNames",
     "contains",
+    "contentSchema",
     "not",
     "if",
     "then",
     "else",
 )
-_COUNTS: Final = (
-    *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
-    *("minContains", "maxContains"),
-)
-_NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_TEXTS: Final = ("title", "description", "$comment", "format", "pattern", "$id", "$schema", "$anchor", "$ref")
+_REFERENCES: Final = ("$ref", "$dynamicRef")
 _DIALECTS: Final = ("https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema")
 
 
@@ -46,18 +46,28 @@ class Unfit(Exception):
         self.reason = reason
 
 
+def as_json(schema: object) -> bytes:
+    """Raises: Unfit."""
+    try:
+        encoded = msgspec.json.encode(schema)
+        if msgspec.json.decode(encoded) == schema:  # numbers that are none become null
+            return encoded
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as exc:
+        raise Unfit("the schema has no form in JSON") from exc
+    raise Unfit("the schema has no form in JSON")
+
+
 def offered_schema(schema: object, *, size_bytes_max: int) -> dict[str, Any]:
-    """``schema`` as it may be offered; the type of its root is added where only that is missing.
+    """``schema`` as it may be offered; the type of its root is added where only that is missing. Takes time: see
+    ``fault_of``.
 
     Raises: Unfit: with the first reason.
     """
     if not isinstance(schema, dict):
         raise Unfit("the schema is no object")
-    try:
-        size = len(msgspec.json.encode(schema))
-        msgspec.json.encode(schema).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as exc:
-        raise Unfit("the schema has no form in JSON") from exc
+    if _is_deep(schema):
+        raise Unfit(f"the schema has more than {LEVELS_MAX} levels")
+    size = len(as_json(schema))
     if size > size_bytes_max:
         raise Unfit(f"the schema is {size:,} bytes long, at most {size_bytes_max:,} are offered")
     if combined := sorted(schema.keys() & {*_COMBINED}):
@@ -68,25 +78,40 @@ def offered_schema(schema: object, *, size_bytes_max: int) -> dict[str, Any]:
         raise Unfit(f"the root is of type {str(schema['type'])[:40]!r}, expected 'object'")
     for reason in _faults(schema):
         raise Unfit(reason)
+    if reason := fault_of(as_json(schema)):
+        raise Unfit(reason)
     return schema
 
 
+def _is_deep(value: Any) -> bool:
+    left = [(value, 1)]
+    while left:
+        inner, level = left.pop()
+        if level > _NESTED_MAX:
+            return True
+        values = inner.values() if isinstance(inner, dict) else inner
+        left.extend((each, level + 1) for each in values if isinstance(each, (dict, list)))
+    return False
+
+
 def _faults(root: dict[str, Any]) -> Iterator[str]:
+    """What the model host does not take, in a schema that may be none by the standard."""
     left: list[tuple[Any, str, int]] = [(root, "", 0)]
-    seen = 0
+    seen, refers, moved = 0, False, ""
     while left:
         schema, path, level = left.pop()
         seen += 1
         if level > LEVELS_MAX or seen > PLACES_MAX:
             yield f"the schema has more than {LEVELS_MAX} levels or {PLACES_MAX:,} places"
             return
-        if isinstance(schema, bool):
-            continue
         if not isinstance(schema, dict):
-            yield f"{path or 'the root'} is no schema"
-            return
+            continue
+        refers = refers or any(keyword in schema for keyword in _REFERENCES)
+        moved = path if path and "$id" in schema else moved
         yield from (f"{path}.{fault}".lstrip(".") for fault in _keyword_faults(schema, root))
         left.extend((inner, f"{path}.{name}".lstrip("."), level + 1) for name, inner in _inner(schema))
+    if refers and moved:
+        yield f"{moved} has an $id, which changes where each $ref below it leads"
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -102,61 +127,19 @@ def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _keyword_faults(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
-    yield from _shape_faults(schema)
-    required = schema.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        yield "required is no list of names"
-    elif len(set(required)) != len(required):
-        yield "required names a property twice"
-    kinds = schema.get("type", [])
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    if not all(isinstance(kind, str) and kind in TYPES for kind in kinds) or len({*map(str, kinds)}) != len(kinds):
-        yield "type is not one that there is"
-    if schema.get("type") == []:
-        yield "type is an empty list"
-    if not isinstance(schema.get("enum", []), list):
-        yield "enum is no list"
     if isinstance(properties := schema.get("properties"), dict):
         for name in properties:
             if not _PROPERTY.fullmatch(name):
                 yield f"the property {name[:80]!r} has a name that the model host does not take"
-    if isinstance(pattern := schema.get("pattern"), str) and not _compiles(pattern):
-        yield "pattern is no regular expression"
-    if isinstance(reference := schema.get("$ref"), str) and not _resolves(reference, root):
-        yield f"$ref {reference[:80]!r} leads nowhere"
+    patterns = schema.get("patternProperties")
+    for pattern in (schema.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
+        if isinstance(pattern, str) and len(pattern) > _PATTERN_CHARS:
+            yield f"pattern {pattern[:80]!r} is longer than {_PATTERN_CHARS:,} characters"
+    for keyword in _REFERENCES:
+        if isinstance(reference := schema.get(keyword), str) and not _resolves(reference, root):
+            yield f"{keyword} {reference[:80]!r} leads nowhere"
     if isinstance(dialect := schema.get("$schema"), str) and not dialect.startswith(_DIALECTS):
         yield f"$schema is {dialect[:80]!r}, expected draft 2020-12"
-
-
-def _shape_faults(schema: dict[str, Any]) -> Iterator[str]:
-    for keyword in _MAPS:
-        if not isinstance(schema.get(keyword, {}), dict):
-            yield f"{keyword} is no object"
-    for keyword in _LISTS:
-        if keyword in schema and (not isinstance(schema[keyword], list) or not schema[keyword]):
-            yield f"{keyword} is no list of schemas"
-    for keyword in _COUNTS:
-        count = schema.get(keyword, 0)
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            yield f"{keyword} is no count"
-    for keyword in _NUMBERS:
-        number = schema.get(keyword, 0)
-        if not isinstance(number, (int, float)) or isinstance(number, bool):
-            yield f"{keyword} is no number"
-    for keyword in _TEXTS:
-        if not isinstance(schema.get(keyword, ""), str):
-            yield f"{keyword} is no text"
-
-
-def _compiles(pattern: str) -> bool:
-    """As far as Python can tell, whose dialect is near that of the host."""
-    if len(pattern) > 1_000:
-        return False
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return "\\p{" in pattern or "(?<" in pattern  # legal elsewhere
-    return True
 
 
 def _resolves(reference: str, root: dict[str, Any]) -> bool:

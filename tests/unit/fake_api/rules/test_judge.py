@@ -175,6 +175,8 @@ INVALID = [
     ("V-53", request(tools=[schema(properties=["a"])])),
     ("V-53", request(tools=[schema(properties={"a": {"type": "text"}})])),
     ("V-53", request(tools=[schema(properties={"a": {"anyOf": {}}})])),
+    ("V-53", request(tools=[schema(properties={"a": {"uniqueItems": "yes"}})])),
+    ("V-53", request(tools=[schema(properties={"a": {"pattern": "(?<bad["}})])),
     ("V-54", request(tools=[schema(properties={}) | {"strict": True}])),
     ("V-54", request(output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}})),
     ("V-54", request(output_config={"format": {"type": "xml"}})),

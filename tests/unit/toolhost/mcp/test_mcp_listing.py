@@ -125,3 +125,13 @@ def test_a_tool_that_is_asked_for_and_not_there_is_told_with_what_is_there() -> 
     (unmet,) = listing.unmet
     assert (unmet.title, unmet.why) == ("find", "evidence of scout names it, and the server has no such tool")
     assert (listing.titles, listing.told_titles) == (("a\nb", "look"), ("a b", "look"))
+
+
+def test_bad_schemas_cost_no_more_time_than_good_ones() -> None:
+    bad = {"type": "object", "description": "x" * 900, "maxProperties": -1}
+    listing = read(*(entry(f"t{number}", inputSchema=bad) for number in range(4)), entry("z"),
+                   options=McpOptions(schemas_bytes_max=1_200))  # fmt: skip
+
+    assert listing.tools == ()
+    assert why(listing)["t1"] == "maxProperties is -1, expected minimum 0"
+    assert why(listing)["t3"] == why(listing)["z"] == "of the schemas of one server 2,400 bytes are looked at"
