@@ -98,6 +98,7 @@ class Connection:
         """What its program has written last, where it has ended."""
         self._news = anyio.Event()
         """Set, and replaced, whenever something changes."""
+        self._is_known = False
         self._is_wanted = False
         self._has_changed = False
         self._lost_why = ""
@@ -113,8 +114,9 @@ class Connection:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is decided what it offers now: its list was heard, or it could not be reached."""
-        return self.generation > 0 or self._failures > 0
+        """Whether it is decided what it offers now: its list was heard, or it could not be reached. Of one that was
+        given up since nobody needed it, nothing is known any more."""
+        return self._is_known
 
     @property
     def tools(self) -> Listing:
@@ -133,6 +135,7 @@ class Connection:
         self.want()
         while not self.is_known:
             await self.next_news()
+            self.want()
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, wait_s: float, report: Callable[[str], None]
@@ -177,6 +180,7 @@ class Connection:
                 if self.state is ServerState.RESTING:
                     await anyio.sleep(pause_s(self._failures, options=self._options, chance=self._chance()))
                     is_over = self._idle_at_s() <= anyio.current_time()
+                    self._is_known = not is_over
                     self._enter(ServerSignal.STOPPED if is_over else ServerSignal.RESTED)
                 else:
                     await self._live()
@@ -265,6 +269,7 @@ class Connection:
             self.listing = await self._read(await session.tools())
             scope.deadline, self._start = math.inf, None
             self.generation += 1
+            self._is_known = True
             self._failures, self._why, self._printed, self._session = 0, "", "", session
             self.used_s = anyio.current_time()
             self._enter(ServerSignal.LISTED)
@@ -346,6 +351,7 @@ class Connection:
         if not why:
             self._enter(ServerSignal.STOPPED)
             return
+        self._is_known = True
         self._failures += 1
         self.lost += 1
         self._why, self._printed = why, self._last_words

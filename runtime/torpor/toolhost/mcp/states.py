@@ -19,7 +19,7 @@ class ServerState(StrEnum):
     """Of one connection."""
 
     IDLE = "idle"
-    """Nobody needs it; what it offered when it was up still counts."""
+    """Nobody needs it; what it offered when it was up still counts, unless it was given up while it rested."""
     STARTING = "starting"
     UP = "up"
     RESTING = "resting"

@@ -286,6 +286,30 @@ async def test_an_idle_server_is_stopped_and_still_offered() -> None:
         assert await call(servers) == "read of life 2"
 
 
+@pytest.mark.parametrize("was_up", [True, False])
+async def test_a_server_that_was_given_up_is_tried_again_once_somebody_needs_it(was_up: bool) -> None:
+    async def refuse(life: Life) -> None:
+        raise Unreachable("nothing answers at its address")
+
+    played = PlayedServer("read")
+    start, played.at_open = played.at_open, played.at_open if was_up else refuse
+    async with living(played, options=msgspec.structs.replace(QUICK, idle_stop_s=0.05)) as servers:
+        connection = servers.connection(SHARED)
+        await connection.known()
+        if was_up:
+            played.at_open = refuse
+            played.life.die()
+            await until(connection, ServerState.RESTING)
+        await until(connection, ServerState.IDLE)
+        assert not connection.is_known
+        await connection.known()
+        assert names(connection) == []
+        await until(connection, ServerState.IDLE)
+        played.at_open = start
+        await connection.known()
+        assert names(connection) == ["read"]
+
+
 async def test_a_server_at_work_is_not_stopped_for_idleness() -> None:
     played = PlayedServer("read")
 
