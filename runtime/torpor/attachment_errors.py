@@ -63,7 +63,9 @@ class UnknownAttachment(ClientError):
     code = "unknown_attachment"
 
     def __init__(self) -> None:
-        super().__init__("there is no such attachment, or it was not sent within its time; upload it again")
+        super().__init__(
+            "there is no such attachment, or it was not sent within its time, or it was deleted; upload it again"
+        )
 
 
 class UnknownUpload(ClientError):
@@ -101,6 +103,6 @@ class TooManyUploads(ClientError):
     code = "too_many_uploads"
     retry = Retry.SAFE
 
-    def __init__(self, found: int, *, what: str, most: int, retry_after_s: float) -> None:
-        super().__init__(f"this owner has {found} {what}, expected at most {most}; finish one, or wait")
+    def __init__(self, found: int, *, what: str, most: int, retry_after_s: float, remedy: str) -> None:
+        super().__init__(f"this owner has {found} {what}, expected at most {most}; {remedy}")
         self.retry_after_s = retry_after_s

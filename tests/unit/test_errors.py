@@ -70,7 +70,7 @@ SAMPLES = [
     attachment_errors.UnknownUpload("u_1"),
     attachment_errors.UploadOutOfStep("u_1", offset=7, received_bytes=3),
     attachment_errors.UploadDiffers("u_1", what="has another digest than was announced"),
-    attachment_errors.TooManyUploads(16, what="uploads", most=16, retry_after_s=1.0),
+    attachment_errors.TooManyUploads(16, what="uploads", most=16, retry_after_s=1.0, remedy="wait"),
     errors.JobFailed("no answer", retry_after_s=60.0),
     errors.JobImpossible("its conversation has no such turn"),
     errors.Fenced("k", fence=1, newer=2),

@@ -48,6 +48,8 @@ Answer = Accepted | Done | Result | Piece
 
 _LONG_BYTES: Final = 16_384
 """A frame beyond it is not said before ``welcome``."""
+_UPLOAD_WAIT_MAX_S: Final = 60.0
+"""How long room for a file is waited for, in all; whoever sends it decides about more."""
 _FRAME_BYTES_MAX: Final = 1_048_576
 """What a server that does not say it takes unless it is told otherwise."""
 
@@ -72,13 +74,20 @@ class ResendLater(msgspec.Struct, frozen=True, kw_only=True):
 class _Pending:
     """A request without an answer."""
 
-    __slots__ = ("asker", "frame", "told")
+    __slots__ = ("asker", "frame", "put_off_s", "told")
 
     def __init__(self, frame: ClientFrame, asker: Asker) -> None:
         self.frame = frame
         self.asker = asker
         self.told = False
         """Whether a connection has been given it to send."""
+        self.put_off_s = 0.0
+        """As the server asked, since it had no room."""
+
+    def may_wait(self, seconds: float) -> bool:
+        """Whether it is sent again after that; counts it as waited."""
+        self.put_off_s += seconds
+        return self.put_off_s <= _UPLOAD_WAIT_MAX_S or not isinstance(self.frame, BeginUpload | UploadPiece)
 
 
 class ClientCore:
@@ -221,7 +230,7 @@ class ClientCore:
         if pending is not None:
             is_repeatable = isinstance(pending.frame, Send | BeginUpload | UploadPiece)
             was_not_looked_at = is_repeatable or frame.code == TooManyFrames.code
-            if was_not_looked_at and frame.retry_after_s is not None:
+            if was_not_looked_at and frame.retry_after_s is not None and pending.may_wait(frame.retry_after_s):
                 return ResendLater(ref=frame.ref, after_s=frame.retry_after_s, why=frame.message)
             self._settle(frame.ref, RequestRefused(frame))
         elif frame.code == TooManyFrames.code and frame.retry_after_s is not None:

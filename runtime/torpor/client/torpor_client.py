@@ -220,7 +220,9 @@ class TorporClient:
 
         The same file goes on where it was cut off, also of another client's, for as long as the server keeps what it
         has of it. Args: upload: an id to go on by, instead of one made of the file.
-        Raises: RequestRefused: with a code that begins with ``attachment_`` no model could be shown it.
+        Raises: RequestRefused: with a code that begins with ``attachment_`` no model could be shown it. With
+            ``too_many_uploads`` there was no room for a minute, or there will be none for longer: the server's words
+            say when.
         """
         return await files.upload(self._asking, data, name=name, upload=upload)
 

@@ -19,11 +19,8 @@ import msgspec
 import structlog
 
 from torpor.attachment_errors import (
-    AttachmentEmpty,
     AttachmentRefused,
-    AttachmentTooLarge,
     TooManyAttachments,
-    TooManyUploads,
     UnknownAttachment,
     UnknownUpload,
     UploadDiffers,
@@ -37,6 +34,7 @@ from torpor.conversation.title import titled
 from torpor.errors import StoreError
 from torpor.gateway.good_tickets import Disk, GoodTickets
 from torpor.gateway.upload_numbers import UploadNumbers
+from torpor.gateway.upload_room import check_room, check_size
 from torpor.records.attachments import NAME_CHARS_MAX, Attachment
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE
@@ -44,7 +42,6 @@ from torpor.store.contract import ErasableBlobs
 from torpor.store.uploads import Announced, LocalUploads, OpenUpload
 
 _MICROSECONDS: Final = 1_000_000
-_RETRY_S: Final = 5.0
 _SWEEP_S: Final = 3_600.0
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -100,40 +97,23 @@ class Uploads:
         )
         gone: dict[str, Announced] = {}
         with self._numbers.refusals():
-            self._check_size(announced)
+            check_size(announced, options=self._options)
             try:
                 async with self._good.alone(key, upload):
                     return await self._disk.waited(partial(self._begin, key, upload, announced, gone=gone))
             finally:
                 await self._collect(key, gone)
 
-    def _check_size(self, announced: Announced) -> None:
-        most = self._options.upload_bytes_max
-        if not announced.size_bytes:
-            raise AttachmentEmpty(f"file {announced.name!r} has no bytes, expected some")
-        if announced.size_bytes > most:
-            found = f"file {announced.name!r} has {announced.size_bytes} bytes"
-            raise AttachmentTooLarge(f"{found}, expected at most {most}; send a part of it")
-
     def _begin(self, key: ConversationKey, upload: str, announced: Announced, *, gone: dict[str, Announced]) -> int:
         """Args: gone: gets what is forgotten for it."""
-        options = self._options
         with self._files.lock(key):
             dropped, left = self._files.drop_older(key, before_us=self._expired_us())
             gone.update(dropped)
             found = left.get(upload)
             if found is not None and found.announced.is_same_as(announced):
                 return found.received_bytes
-            known = [each.announced for each in left.values()]
-            begun = [announced.size_bytes, *(each.size_bytes for each in known if not each.blob)]
-            ended = [announced.size_bytes, *(each.size_bytes for each in known if each.blob)]
-            for count, what, most in (
-                (len(begun), "uploads under way", options.uploads_per_owner_max),
-                (sum(begun), "bytes of uploads under way", options.uploads_bytes_per_owner_max),
-                (sum(ended), "bytes of uploads that are kept", options.uploads_kept_bytes_per_owner_max),
-            ):
-                if count > most:
-                    raise TooManyUploads(count, what=what, most=most, retry_after_s=_RETRY_S)
+            others = [each.announced for name, each in left.items() if name != upload]
+            check_room(announced, others=others, options=self._options, now_us=self._clock.now_us())
             if found is not None:
                 gone[upload] = found.announced
             self._files.begin(key, upload, announced)

@@ -280,6 +280,7 @@ async def test_an_owner_has_so_much_under_way_and_no_more(house: House) -> None:
     await house.begin("u2", size_bytes=1_000)
     with pytest.raises(TooManyUploads, match="3 uploads under way, expected at most 2"):
         await house.begin("u3", size_bytes=1)
+    assert await house.begin("u2", size_bytes=900) == 0  # in the place of the other one
     assert await house.begin("u3", key=BOB) == 0
     await house.uploads.drop(ANN, "u1")
     assert await house.begin("u3", size_bytes=1) == 0
@@ -289,8 +290,11 @@ async def test_an_owner_keeps_so_much_and_no_more(house: House) -> None:
     house.start(uploads_kept_bytes_per_owner_max=5_000)
     await house.whole("u1")
     await house.whole("u2")
-    with pytest.raises(TooManyUploads, match="6144 bytes of uploads that are kept, expected at most 5000"):
+    house.clock.advance(60.0)
+    expected = "6144 bytes of uploads that are kept, expected at most 5000; drop some, or wait 24 h until"
+    with pytest.raises(TooManyUploads, match=expected) as full:
         await house.begin("u3")
+    assert full.value.retry_after_s == pytest.approx(OPTIONS.upload_expiry_s - 60, abs=2)
     assert await house.begin("u3", key=BOB) == 0
     house.clock.advance(OPTIONS.upload_expiry_s + 1)
     assert await house.begin("u3") == 0

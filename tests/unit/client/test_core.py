@@ -13,6 +13,7 @@ from torpor.errors import TokenExpired, Unauthenticated
 from torpor.records.events import TurnFinishedEvent
 from torpor.records.frames import (
     Accepted,
+    BeginUpload,
     Cancel,
     Cursor,
     DeltaFrame,
@@ -128,6 +129,23 @@ def test_a_message_that_met_a_full_mailbox_is_sent_again_later(core: ClientCore)
     told(core, accepted("a"))
     core.resend(later)
     assert said(core) == []
+
+
+@pytest.mark.parametrize(("after_s", "waits"), [(5.0, 12), (61.0, 0)])
+def test_room_for_a_file_is_waited_for_no_longer_than_a_minute(core: ClientCore, after_s: float, waits: int) -> None:
+    caller = Caller()
+    core.connected()
+    core.ask(BeginUpload(ref="a", upload="u", name="scan.png", size_bytes=1, sha256="0" * 64), caller)
+    full = ErrorFrame(code="too_many_uploads", message="full", ref="a", retry_after_s=after_s)
+    for _ in range(waits):
+        later = told(core, full)
+        assert later is not None
+        assert caller.answers == []
+        core.resend(later)
+    assert told(core, full) is None
+    (refusal,) = caller.answers
+    assert isinstance(refusal, RequestRefused)
+    assert (refusal.code, refusal.retry_after_s) == ("too_many_uploads", after_s)
 
 
 def test_what_came_too_fast_is_said_again_later_whatever_it_is(core: ClientCore) -> None:
