@@ -126,6 +126,12 @@ async def test_with_a_conversation_is_let_go_of_what_its_sub_agents_put(blobs: E
     assert await blobs.get(other, handle) is None
 
 
+@pytest.mark.parametrize("offset", [len(DATA), len(DATA) + 1, 2**53 - 1])
+async def test_behind_the_end_there_is_nothing(blobs: Blobs, offset: int) -> None:
+    handle = await blobs.put(KEY, DATA)
+    assert await blobs.get(KEY, handle, offset=offset, size=10) == b""
+
+
 async def test_an_empty_blob_is_a_blob(blobs: Blobs) -> None:
     assert await blobs.get(KEY, await blobs.put(KEY, b"")) == b""
 

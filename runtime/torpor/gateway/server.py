@@ -223,11 +223,12 @@ class Gateway:
             url = urlsplit(request.path)
         except ValueError:
             return connection.respond(HTTPStatus.BAD_REQUEST, "the address cannot be read\n")
-        if url.path in self._pages and request.method not in _READING:
+        is_link = url.path.startswith(LINK_PATH)
+        if (url.path in self._pages or is_link) and request.method not in _READING:
             return not_allowed(connection)
         if self._metrics is not None and url.path == METRICS_PATH:
             return await self._metrics.answer(connection, request)
-        if url.path.startswith(LINK_PATH) and request.method in _READING:
+        if is_link:
             return await self._attachments.answer(connection, request, ticket=url.path.removeprefix(LINK_PATH))
         response = self._answer(connection, request, url=url) or await self._authenticate(connection, request)
         if response is not None and url.path == SOCKET_PATH:

@@ -56,4 +56,4 @@ def _wait_s(ended: Sequence[Announced], *, over: int, expiry_s: float, now_us: i
 
 def _in_words(seconds: float) -> str:
     size, unit = next(each for each in _UNITS if seconds >= each[0])
-    return f"{ceil(seconds / size)} {unit}"
+    return f"about {round(seconds / size)} {unit}"

@@ -233,6 +233,8 @@ def _stored(folder: Path) -> tuple[str, ...]:
 def _read(path: Path, *, offset: int, size: int | None) -> bytes | None:
     try:
         with path.open("rb") as file:
+            if offset >= os.fstat(file.fileno()).st_size:  # file systems refuse a place that no file of theirs can have
+                return b""
             file.seek(offset)
             return file.read(-1 if size is None else size)
     except FileNotFoundError:

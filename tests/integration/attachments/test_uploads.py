@@ -291,7 +291,7 @@ async def test_an_owner_keeps_so_much_and_no_more(house: House) -> None:
     await house.whole("u1")
     await house.whole("u2")
     house.clock.advance(60.0)
-    expected = "6144 bytes of uploads that are kept, expected at most 5000; drop some, or wait 24 h until"
+    expected = "6144 bytes of uploads that are kept, expected at most 5000; drop some, or wait about 24 h until"
     with pytest.raises(TooManyUploads, match=expected) as full:
         await house.begin("u3")
     assert full.value.retry_after_s == pytest.approx(OPTIONS.upload_expiry_s - 60, abs=2)
