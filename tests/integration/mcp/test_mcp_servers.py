@@ -118,7 +118,7 @@ async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
                 assert (await here.call("pipes__echo")).text == "echo of nobody"  # it is back
             (lost,) = (entry for entry in told if entry["event"] == "mcp.lost")
             assert lost["why"] == "its program ended with exit status 3"
-            assert lost["printed"] == "three lines\nbefore the last\nwith the key [masked]"
+            assert "printed" not in lost  # which may hold what was sent
             assert (gone.outcome, "may or may not" in gone.text) == (Outcome.UNKNOWN, True)
             garbled = await here.call("pipes__nonsense")
             assert (garbled.outcome, "what is no answer" in garbled.text) == (Outcome.FAILED, True)

@@ -52,7 +52,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Of the last failure; empty while there is none."""
     printed: str = ""
-    """The last lines that its program wrote before it ended by itself; empty as ``why`` is."""
+    """The last lines that its program wrote where it ended by itself before it was up; empty as ``why`` is."""
 
 
 class Connection:
@@ -354,8 +354,9 @@ class Connection:
         self._is_known = True
         self._failures += 1
         self.lost += 1
-        self._why, self._printed = why, self._last_words
         was_up = self.state is ServerState.UP
+        # What a program writes that was called may hold what was sent to it.
+        self._why, self._printed = why, "" if was_up else self._last_words
         event, more = "mcp.lost" if was_up else "mcp.not_started", {"printed": self._printed} if self._printed else {}
         _log.warning(event, server=self.name, why=why, failures=self._failures, **more)
         self._enter(ServerSignal.LOST if was_up else ServerSignal.FAILED)
@@ -381,8 +382,10 @@ def _why_of(exc: BaseException) -> str:
             return str(exc)
         case NoCredential():
             return "there is no credential for this user"
-        case ConnectionLost() | ServerError():
+        case ConnectionLost():
             return str(exc)
+        case ServerError():
+            return f"its server refused with error {exc.number}"
         case FileNotFoundError():
             return "there is no such program"
         case PermissionError():

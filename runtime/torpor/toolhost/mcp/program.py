@@ -8,7 +8,7 @@ end nothing is left of it, nor of what it started; also where this process is ki
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -49,14 +49,19 @@ async def program_streams(
     *,
     env: Mapping[str, str],
     cwd: str,
+    secrets: Iterable[str],
     shows_errors: bool,
     line_bytes_max: int,
     died: Callable[[str, str], None],
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
     """What comes from the program, and what goes to it.
 
-    Args: env: beside ``INHERITED``.  shows_errors: whether its standard error is ours.  died: called where it ended by
-        itself, before its output does: with how, and with what it wrote last to a standard error that is not ours.
+    Args:
+        env: beside ``INHERITED``.
+        secrets: what must not be told of it.
+        shows_errors: whether its standard error is ours.
+        died: called where it ended by itself, before its output does: with how, and with what it wrote last to a
+            standard error that is not ours.
     Cancellation: the process ends all the same, within 6 s.
     Raises: OSError: it cannot be started.
     """
@@ -74,7 +79,7 @@ async def program_streams(
         lifeline.tie(process.pid)
         to_session, incoming = anyio.create_memory_object_stream[Item](0)
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-        end = _End(process, Printed(env.values()), died)
+        end = _End(process, Printed(secrets), died)
         async with anyio.create_task_group() as tasks:
             if process.stderr is None:
                 end.printed.is_over.set()

@@ -29,6 +29,7 @@ from torpor.toolhost.mcp.listing import BEYOND, LISTED_MAX
 from torpor.toolhost.mcp.program import TooLong, program_streams
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
+from torpor.toolhost.mcp.values import secrets_of
 from torpor.toolhost.process import NotStarted
 
 _RAW: Final = "torpor/raw"
@@ -85,6 +86,7 @@ async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses
         return program_streams(
             (server.command, *server.args),
             env=opening.env,
+            secrets=secrets_of(server.env, opening.env),
             cwd=opening.cwd,
             shows_errors=opening.shows_errors,
             line_bytes_max=opening.message_bytes_max,

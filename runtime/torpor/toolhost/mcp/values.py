@@ -5,6 +5,7 @@ that a secret that was renewed counts from the next one.
 """
 
 import glob
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,9 @@ from torpor.ordinary_files import read_ordinary, readable_by_others
 from torpor.toolhost.mcp.options import MCP_FILE, PRINCIPAL, TENANT, McpServer, Reference, Value
 
 _SECRET_BYTES_MAX: Final = 65_536
+_BETWEEN: Final = re.compile(r"[\s:/@?&=,;]+")
+"""The parts of a secret, as in an address with a password."""
+_PART_CHARS_MIN: Final = 8
 
 
 class NoCredential(Exception):
@@ -96,6 +100,16 @@ class Values:
         """Names are quoted, so that none leads out of the folder or into another user's file."""
         file = server.credentials.replace(TENANT, _as_file_name(tenant))
         return self._home / file.replace(PRINCIPAL, _as_file_name(principal))
+
+
+def secrets_of(values: Mapping[str, Value], held: Mapping[str, str]) -> set[str]:
+    """All that must not be shown of ``held``, which ``values`` became: also without a prefix, and the parts of it."""
+    secrets = set(held.values())
+    for key, value in values.items():
+        if isinstance(value, Reference) and key in held:
+            own = held[key].removeprefix(value.prefix)
+            secrets |= {own, own.strip(), *(part for part in _BETWEEN.split(own) if len(part) >= _PART_CHARS_MIN)}
+    return secrets
 
 
 def _as_file_name(text: str) -> str:

@@ -149,7 +149,7 @@ async def test_a_server_that_does_not_start_is_told_and_tried_again() -> None:
         (FileNotFoundError("x"), "there is no such program"),
         (PermissionError("x"), "its program may not be run"),
         (ExceptionGroup("g", [ExceptionGroup("h", [ValueError("secret")])]), "it failed with ValueError"),
-        (ServerError("its server refused: no (error -1)", number=-1), "its server refused: no"),
+        (ServerError("its server refused: secret (error -1)", number=-1), "its server refused with error -1"),
     ],
 )
 async def test_why_is_told_without_what_may_be_secret(error: Exception, why: str) -> None:
