@@ -34,11 +34,13 @@ class AttachmentOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     read_deadline_s: Seconds = 30.0
     """For reading the files of one request."""
     inspect_deadline_s: Seconds = 30.0
-    """For looking into one file; after it the process that does is killed, and the file refused."""
+    """For looking into one file; after it the process that does is killed, and the file refused if it was at work."""
+    inspect_processes: Count = 2
+    """Files that are looked into at once, each by a process. Of more than one, no owner has all."""
     inspect_memory_bytes: Count = 1_073_741_824
-    """Address space of that process."""
+    """Address space of such a process."""
     inspect_idle_s: Seconds = 60.0
-    """Without a file for this long, the process ends."""
+    """Without a file for this long, such a process ends."""
     uploads_per_owner_max: Count = 16
     """Uploads of one owner under way."""
     uploads_bytes_per_owner_max: Count = 134_217_728

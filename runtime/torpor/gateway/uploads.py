@@ -9,6 +9,7 @@ good, ``good_tickets`` knows.
 """
 
 import hashlib
+import unicodedata
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -40,9 +41,13 @@ from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE
 from torpor.store.contract import ErasableBlobs
 from torpor.store.uploads import Announced, LocalUploads, OpenUpload
+from torpor.turn.places import FairPlaces
 
 _MICROSECONDS: Final = 1_000_000
 _SWEEP_S: Final = 3_600.0
+_UNSEEN: Final = frozenset({"Cc", "Cf"})
+_JOINERS: Final = "\u200c\u200d"
+"""Words of some languages are written with them, and emoji that consist of others."""
 _log = structlog.get_logger()
 _T = TypeVar("_T")
 Row = dict[str, Any]
@@ -79,6 +84,8 @@ class Uploads:
         self._options = options
         self._disk = Disk(in_threads=in_threads)
         self._good = GoodTickets(files, disk=self._disk)
+        processes = options.inspect_processes
+        self._looks = FairPlaces(processes, monotonic_s=clock.monotonic_s, per_owner=max(processes - 1, 1))
         self._numbers = UploadNumbers()
         self.statistics = self._numbers.statistics
 
@@ -168,7 +175,8 @@ class Uploads:
         part = self._files.part(key, upload)
         made = part.with_suffix(".made")
         try:
-            looked = await self._inspector.look(part, made=made, name=found.announced.name)
+            async with self._looks.of(key):
+                looked = await self._inspector.look(part, made=made, name=found.announced.name)
             data = await self._disk.waited(partial(self._files.read, made if looked.is_made else part))
         except AttachmentRefused:
             await self._disk.waited(partial(self._files.drop, key, upload))
@@ -391,5 +399,8 @@ def _kept_for(key: ConversationKey, upload: str) -> ConversationKey:
 
 
 def shown(name: str) -> str:
-    """A file's name as it is kept: one line, without the folders that some clients tell."""
-    return titled(name.replace("\\", "/").rpartition("/")[2])[:NAME_CHARS_MAX]
+    """A file's name as it is kept: one line, without the folders that some clients tell, and without characters that
+    are not seen, such as those that turn round how the others are read."""
+    line = titled(name.replace("\\", "/").rpartition("/")[2])
+    seen = (char for char in line if char in _JOINERS or unicodedata.category(char) not in _UNSEEN)
+    return "".join(seen).strip()[:NAME_CHARS_MAX]

@@ -1,9 +1,13 @@
 """The process that looks into files: what it finds, and what becomes of one that hangs, dies or eats memory."""
 
 import io
+import os
+import signal
 import struct
+import sys
 import zlib
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 
 import anyio
@@ -13,9 +17,10 @@ from PIL import Image
 
 from tests.support import files_people_send as files
 from torpor.attachment_errors import AttachmentEncrypted, AttachmentRefused, AttachmentUnreadable
+from torpor.attachments.inspecting import cpu_of_s
 from torpor.attachments.inspector import Inspector
 from torpor.attachments.options import AttachmentOptions
-from torpor.errors import StoreFull, StoreUnavailable
+from torpor.errors import Retry, StoreFull, StoreUnavailable, Unavailable
 
 OPTIONS = AttachmentOptions()
 DEADLINE_S = 60
@@ -66,9 +71,37 @@ async def test_one_that_hurts_the_process_hurts_no_other(tmp_path: Path) -> None
 
 async def test_one_that_takes_too_long_is_refused(tmp_path: Path) -> None:
     options = msgspec.structs.replace(OPTIONS, inspect_deadline_s=0.01)
-    async with Inspector(options).running() as inspector:
+    used_s = count(step=0.009)  # of the processor, which a file that takes too long has nearly all the time
+    async with Inspector(options, cpu_of=lambda pid: next(used_s)).running() as inspector:
         with pytest.raises(AttachmentUnreadable, match=r"longer than 0\.01 s"):
             await look(inspector, b"text", folder=tmp_path)
+
+
+async def test_one_that_got_no_time_may_be_tried_again(tmp_path: Path) -> None:
+    options = msgspec.structs.replace(OPTIONS, inspect_deadline_s=0.01)
+    async with Inspector(options, cpu_of=lambda pid: 1.0).running() as inspector:
+        with pytest.raises(Unavailable, match="file 'file' could not be looked into in time, retry in") as late:
+            await look(inspector, b"text", folder=tmp_path)
+    assert late.value.retry is Retry.SAFE
+    assert cpu_of_s(os.getpid()) is not None or sys.platform != "linux"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_process_that_was_killed_while_it_had_no_file_is_no_fault_of_the_next(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    def noted(pid: int) -> float:
+        pids.append(pid)
+        return 0.0
+
+    async with Inspector(OPTIONS, cpu_of=noted).running() as inspector:
+        assert await look(inspector, b"text", folder=tmp_path) == b"text"
+        os.kill(pids[0], signal.SIGKILL)
+        with anyio.fail_after(DEADLINE_S):
+            while not inspector._idle[0].is_over():  # noqa: ASYNC110 - nobody tells of a process that nobody asks
+                await anyio.sleep(0.01)
+        assert await look(inspector, b"text", folder=tmp_path) == b"text"
+    assert len(set(pids)) == 2
 
 
 async def test_a_machine_that_cannot_write_is_to_blame_and_not_the_file(inspector: Inspector, tmp_path: Path) -> None:

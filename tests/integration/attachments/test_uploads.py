@@ -159,6 +159,28 @@ async def test_what_was_looked_into_is_what_is_kept_whoever_uses_its_id_meanwhil
     assert [row["blob"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in (DATA, other)]
 
 
+async def test_files_of_one_owner_that_take_long_hold_up_no_other_one(house: House) -> None:
+    goes_on, begun = anyio.Event(), anyio.Event()
+
+    async def looking() -> None:
+        begun.set()
+        await goes_on.wait()
+
+    house.inspector.looking = looking
+    async with anyio.create_task_group() as tasks:
+        for upload in ("u1", "u2"):
+            await house.begin(upload)
+            await house.uploads.take(ANN, upload, offset=0, data=DATA)
+            tasks.start_soon(house.uploads.finish, ANN, upload)
+            with anyio.fail_after(10):
+                await begun.wait()
+        house.inspector.looking = anyio.lowlevel.checkpoint
+        with anyio.fail_after(10):
+            assert (await house.whole(key=BOB))["size_bytes"] == len(DATA)
+        goes_on.set()
+    assert len(await house.uploads.awaited(ANN)) == 1
+
+
 async def test_it_is_told_what_came_of_all_uploads(house: House) -> None:
     with pytest.raises(AttachmentTooLarge):
         await house.begin(size_bytes=4_097)
@@ -424,6 +446,13 @@ async def test_what_a_crash_left_half_written_goes_and_hides_nobody(house: House
         ("../../etc/passwd", "passwd"),
         ("a\nb\x00", "a b␀"),
         ("x" * 300, "x" * 120),
+        ("invoice\u202egpj.exe", "invoicegpj.exe"),
+        ("\u2066a\u2069\u200f\ufeff\x9bb\U000e0041.png", "ab.png"),
+        (
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.pdf",
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.pdf",
+        ),
+        ("\u202e", ""),
     ],
 )
 def test_a_name_is_kept_as_one_line_without_folders(name: str, kept: str) -> None:
