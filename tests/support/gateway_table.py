@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 import msgspec
 import pytest
 
-from torpor.records.bounds import Amount, Count, RowCount
+from torpor.records.bounds import Amount, Count, Place, RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.frames import (
     Ack,
@@ -142,7 +142,5 @@ def example(kind: type[ClientFrame], name: str = "c1") -> ClientFrame:
 def names_nothing(kind: type[ClientFrame]) -> bool:
     """Whether a frame of that kind cannot name a conversation: it has no field for text but ``ref``, and what a client
     calls a file of its own."""
-    fields = msgspec.structs.fields(kind)
-    return all(
-        field.name in _OF_FILES or field.type in {int, float, bool, bytes, RowCount, Count, Amount} for field in fields
-    )
+    numbers = {int, float, bool, bytes, RowCount, Count, Amount, Place}
+    return all(field.name in _OF_FILES or field.type in numbers for field in msgspec.structs.fields(kind))

@@ -18,8 +18,8 @@ Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A part of a whole."""
 Score: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 """How well something fits."""
-Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""What a client says; all readers of JSON can count so far."""
+Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+"""In a file, or where it ends: bytes before it. All readers of JSON can count so far."""
 RowCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 """Rows that a client asks for at once."""
 LookBack: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=50)]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from torpor.records.bounds import Count, LookBack, Number, RowCount
+from torpor.records.bounds import Amount, Count, LookBack, Place, RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.events import TOOL_PROGRESS, AnyEvent
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
@@ -150,14 +150,14 @@ class Ack(ClientFrame, frozen=True, tag="ack"):
     """I have everything up to ``event``; not answered."""
 
     conversation: str
-    event: Number
+    event: Amount
 
 
 class ReadHistory(ClientFrame, frozen=True, tag="history"):
     """The events before a number, for who scrolls back. Answered by ``result``, oldest first."""
 
     conversation: str
-    before: Number = 0
+    before: Amount = 0
     """0 for the latest ones."""
     limit: RowCount = 100
 
@@ -177,7 +177,7 @@ class BeginUpload(ClientFrame, frozen=True, tag="upload.begin"):
     upload: str
     """An id of the client's own; the same one goes on."""
     name: str
-    size_bytes: Number
+    size_bytes: Place
     sha256: str
     """Of the whole file, hex."""
 
@@ -186,7 +186,7 @@ class UploadPiece(ClientFrame, frozen=True, tag="upload.piece"):
     """The bytes from ``offset`` on; best as a binary message. One at a time: answered as ``upload.begin``."""
 
     upload: str
-    offset: Number
+    offset: Place
     data: bytes = b""
     """In a text message, base64."""
 
@@ -209,7 +209,7 @@ class Fetch(ClientFrame, frozen=True, tag="fetch"):
     conversation: str
     blob: str
     """As ``message.received`` names it."""
-    offset: Number = 0
+    offset: Place = 0
     size_bytes: Count = 262_144
 
 
@@ -273,7 +273,7 @@ class InspectConversation(ClientFrame, frozen=True, tag="inspect"):
     """Operator. The journal's records after ``seq``. Answered by ``result``."""
 
     path: str
-    seq: Number = 0
+    seq: Amount = 0
     limit: RowCount = 500
 
 
