@@ -273,7 +273,18 @@ async def test_bytes_go_with_the_last_conversation_that_has_them(
         assert "scan.png" not in "".join(path.read_text() for path in (house.data / "uploads").rglob("*.json"))
         assert tags(await served.said("c4", "look", waiting["attachment"]))[-1] == "turn.finished"
         assert len(sent_files(api.bodies[-1])) == 1
+        with pytest.raises(RequestRefused) as gone:
+            await client.send("c5", "look", attachments=[row["attachment"]])
+        assert gone.value.code == "unknown_attachment"
+        used, twin = [await served.uploaded(files.picture(seed=5), name=name) for name in ("used.png", "twin.png")]
+        await served.said("c5", "look", used["attachment"])
+        await client.delete("c5")
+        assert tags(await served.said("c6", "look", twin["attachment"]))[-1] == "turn.finished"
+        assert len(sent_files(api.bodies[-1])) == 1
         await client.forget("developer")
+        with pytest.raises(RequestRefused) as forgotten:
+            await client.send("c7", "look", attachments=[twin["attachment"]])
+        assert forgotten.value.code == "unknown_attachment"
         assert [path for path in (house.data / "blobs").rglob("*") if path.is_file()] == []
         assert [path for path in (house.data / "uploads").rglob("*") if path.is_file()] == []
 
