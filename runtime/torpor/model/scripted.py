@@ -217,7 +217,7 @@ class ScriptedModel:
             await performance.make(move)
         blocks = performance.ended()
         usage = Usage(
-            input_tokens=_tokens(len(request.preamble.body) + request.view.size_bytes),
+            input_tokens=_tokens(request.preamble.size_bytes + request.view.weight_bytes),
             output_tokens=_tokens(sum(map(len, blocks))),
         )
         return ModelReply(blocks=blocks, stop_reason=performance.stop_reason, usage=usage, model=self._name)

@@ -5,11 +5,13 @@ import anyio
 import msgspec
 import pytest
 
+from tests.support.marked import attachment
 from tests.support.models import Heard, a_request, round_of, user
 from torpor.conversation.view import View
 from torpor.model.contract import ModelReply
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn, Show, Stop, Wait
 from torpor.provider_errors import ProviderUnavailable
+from torpor.records.attachments import marker_block
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.journal import Offer, Outcome
 from torpor.toolhost.contract import ToolResult
@@ -108,6 +110,15 @@ async def test_usage_grows_with_the_request_and_the_reply() -> None:
     long = await ScriptedModel(lambda _: [Say("x" * 400)]).reply(a_request(user(View(), "y" * 400)), Heard())
     assert long.usage.input_tokens >= short.usage.input_tokens + 98
     assert long.usage.output_tokens >= short.usage.output_tokens + 99
+
+
+async def test_usage_counts_a_file_as_what_a_model_reads_of_it() -> None:
+    plain, picture = View().extended("user", []), View().extended("user", [marker_block(attachment(tokens=1_500))])
+    without, with_it = [
+        (await ScriptedModel(lambda _: [Say("x")]).reply(a_request(view), Heard())).usage.input_tokens
+        for view in (plain, picture)
+    ]
+    assert 1_500 <= with_it - without < 1_520
 
 
 def test_a_turn_knows_the_last_text_of_the_user_and_the_replies_since() -> None:
