@@ -6,7 +6,8 @@
     ... --crowd                                      # 1,200 tools
     ... --stubborn                                   # heeds no signal that can be heeded, nor the end of its input
 
-It speaks the handshake of 2025-11-25. Tools are told by what a call of them does.
+It speaks the handshake of 2025-11-25. Tools are told by what a call of them does; over standard output one that is
+called with ``line`` answers with that, ``ID`` replaced by the number of the request.
 """
 
 import json
@@ -43,6 +44,8 @@ BAD: Mapping[str, Any] = {
     "huge": {"type": "object", "description": "x" * 200_000},
     "no-schema": None,
     "list-schema": [1],
+    "deep": json.loads('{"type":"object","default":' + "[" * 250 + "]" * 250 + "}"),
+    "half-a-character": {"type": "object", "uniqueItems": "\ud83d"},
 }
 extra: list[str] = []
 
@@ -101,6 +104,9 @@ def replied(message: Mapping[str, Any]) -> dict[str, Any] | None:
     """The reply to a message; None for none."""
     if "id" not in message or "method" not in message:
         return None
+    if line := (message.get("params") or {}).get("arguments", {}).get("line"):
+        print(line.replace("ID", str(message["id"])), flush=True)
+        return None
     result = answer(message["method"], message.get("params") or {})
     if result is None:
         return None
@@ -120,7 +126,8 @@ def over_pipes() -> None:
 
 class Handler(BaseHTTPRequestHandler):
     """Each message is a request of its own; an ``echo`` with ``forget`` ends the session behind it. It holds the status
-    and the error with which that session is refused from then on; an empty error for a page of HTML."""
+    and the error with which that session is refused from then on; an empty error for a page of HTML. A call with
+    ``accepted`` is answered to that credential alone, one with ``elsewhere`` is sent on."""
 
     session = 1
     forgotten: tuple[int, dict[str, Any]] = (404, {})
@@ -133,6 +140,16 @@ class Handler(BaseHTTPRequestHandler):
             return
         if name == "garbage":
             self.send_error(500)
+            return
+        arguments = (message.get("params") or {}).get("arguments") or {}
+        if (accepted := arguments.get("accepted")) and self.headers.get("Authorization") != accepted:
+            self.send_error(401)
+            return
+        if elsewhere := arguments.get("elsewhere"):
+            self.send_response(307)
+            self.send_header("Location", elsewhere)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         if message.get("method") == "tools/call" and name == "silent":
             time.sleep(60)

@@ -31,6 +31,20 @@ RAW = Path(__file__).parents[2] / "support" / "mcp_raw_server.py"
 CONTEXT = a_context()
 KEY = "k-1234"
 BAD = {"string-root", "any-of-root", "required-inside", "ref-to-missing", "huge", "no-schema", "list-schema", "?"}
+BAD |= {"deep", "half-a-character"}
+RESULT = '{"jsonrpc":"2.0","id":ID,"result":{"content":[%s]}}'
+LINES = {
+    RESULT
+    % r'{"type":"text","text":"half \ud83d of \ud83d\ude00"}': "half \N{REPLACEMENT CHARACTER} of \N{GRINNING FACE}",
+    RESULT % '{"type":"text","text":"good"},{"type":"martian"},7,{"type":"text"}': "good\n[martian: not shown]\n"
+    "[something: not shown]\n[text: not shown]",
+    RESULT % '],"structuredContent":{"a":NaN,"b":[-Infinity,1.5]},"content":[': '{"a":"NaN","b":["-Infinity",1.5]}',
+    RESULT % f'],"structuredContent":{{"a":{"1" * 5_000}}},"content":[': '{"a":"[left out: too large for JSON]"}',
+    RESULT % ("[" * 100_000): "its server answered what is no answer: recursion limit exceeded",
+    RESULT % "\x01": "its server answered what is no answer: expected value",
+    '{"jsonrpc":"2.0","id":ID,"error":{"code":"x","message":5}}': "it has not the shape of an answer",
+}
+"""What a program writes as its answer, and what is told of it."""
 
 FORGOTTEN = [
     (404, {}),
@@ -102,6 +116,16 @@ def listening() -> Iterator[McpServer]:
             yield msgspec.convert({"url": f"http://127.0.0.1:{port}/mcp", "deadlines_s": {"silent": 0.3}}, McpServer)
         finally:
             process.kill()
+
+
+async def test_what_can_be_read_of_an_answer_is_told_and_what_cannot_ends_its_call(tmp_path: Path) -> None:
+    async with world(tmp_path, pipes=raw(deadline_s=600.0)) as here:
+        for line, told in LINES.items():
+            result = await here.call("pipes__echo", arguments=msgspec.json.encode({"line": line}))
+            assert told in result.text, line[:80]
+            assert result.outcome is (Outcome.UNKNOWN if "answer" in told else Outcome.SUCCEEDED)
+        assert (await here.call("pipes__echo")).text == "echo of nobody"
+        assert here.servers.statistics().lost == {"pipes": 0}
 
 
 async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
@@ -226,8 +250,19 @@ async def test_each_user_is_served_with_their_own_credential(tmp_path: Path) -> 
         async with world(tmp_path, asked=asked) as here:
             assert (await here.call("asked__echo", principal="ada")).text == "echo of Bearer ADA"
             assert (await here.call("asked__echo", principal="bob")).text == "echo of Bearer BOB"
+            elsewhere = b'{"elsewhere":"https://elsewhere.example/secret?key=secret"}'
+            sent_on = await here.call("asked__echo", principal="bob", arguments=elsewhere)
+            assert "sends on to elsewhere.example, which is not followed (HTTP 307)" in sent_on.text
+            assert "secret" not in sent_on.text
+            (tmp_path / "ada").write_text("NEW")
+            renewed = b'{"accepted":"Bearer NEW"}'
+            refused = await here.call("asked__echo", principal="ada", arguments=renewed)
+            assert (refused.outcome, "who asks (HTTP 401)" in refused.text) == (Outcome.NEVER_STARTED, True)
+            assert (await here.call("asked__echo", principal="ada", arguments=renewed)).text == "echo of Bearer NEW"
     async with world(tmp_path, own=own) as here:
-        assert (await here.call("own__echo", principal="ada")).text == "echo of ADA"
+        assert (await here.call("own__echo", principal="ada")).text == "echo of NEW"
         assert (await here.call("own__echo", principal="bob")).text == "echo of BOB"
         assert here.elsewhere.lent(CONTEXT.key, "eve") is None
+        (tmp_path / "bob").write_text("")
+        assert here.elsewhere.lent(CONTEXT.key, "bob") is None
         assert len(here.pids()) == 2

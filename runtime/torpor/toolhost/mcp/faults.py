@@ -10,12 +10,28 @@ from typing import Final
 
 import httpx2
 import mcp_types as types
+import msgspec
 from mcp import MCPError
 
+_REFUSALS_MAX: Final = 256
+_HOST_CHARS: Final = 255
 _TERMINATED: Final = (types.INVALID_REQUEST, "Session terminated")
 """As the SDK tells of a 404 within a session that says no more."""
 _OF_SESSIONS: Final = re.compile(r"\bsession\b|not initialized", re.IGNORECASE)
 """As servers say in a 400 that they know none."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """How a request was answered, that was not answered with success."""
+
+    status: int
+    """Of HTTP."""
+    host: str = ""
+    """Where it was sent to instead."""
+
+    @property
+    def is_of_whoever_asks(self) -> bool:
+        return self.status in {401, 403}
 
 
 class Statuses:
@@ -24,15 +40,44 @@ class Statuses:
     def __init__(self) -> None:
         self.refused = 0
         """The last status that was none of success; 0 for none."""
+        self._refusals: dict[int | str, Refusal] = {}
+        """By the id of the request, of which several are under way."""
 
     async def heed(self, response: httpx2.Response) -> None:
-        if response.request.method == "POST":  # what else is asked for, a server need not have
-            self.refused = response.status_code if response.status_code >= 300 else 0
+        if response.request.method != "POST":  # what else is asked for, a server need not have
+            return
+        self.refused = response.status_code if response.status_code >= 300 else 0
+        if self.refused and (asked := _id_of(response.request)) is not None:
+            if len(self._refusals) >= _REFUSALS_MAX:
+                self._refusals.pop(next(iter(self._refusals)))
+            self._refusals[asked] = Refusal(self.refused, _host_of(response))
+
+    def refusal(self, asked: int | str | None) -> Refusal | None:
+        """Of the request of this id, once."""
+        return None if asked is None else self._refusals.pop(asked, None)
 
 
-def is_session_gone(exc: MCPError, statuses: Statuses) -> bool:
+class _Request(msgspec.Struct):
+    id: int | str | None = None
+
+
+def _id_of(request: httpx2.Request) -> int | str | None:
+    try:
+        return msgspec.json.decode(request.content, type=_Request).id
+    except (httpx2.RequestNotRead, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _host_of(response: httpx2.Response) -> str:
+    try:
+        return httpx2.URL(response.headers.get("Location", "")).host[:_HOST_CHARS]
+    except (httpx2.InvalidURL, ValueError):
+        return ""
+
+
+def is_session_gone(exc: MCPError, refusal: Refusal | None) -> bool:
     """Whether a server that was restarted knows no session of before it; then it has done nothing."""
-    match statuses.refused:
+    match refusal.status if refusal is not None else 0:
         case 404:
             return exc.code != types.METHOD_NOT_FOUND
         case 400:

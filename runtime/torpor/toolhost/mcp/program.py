@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from torpor.toolhost.descendants import kill_descendants
 from torpor.toolhost.mcp.lifeline import Lifeline
+from torpor.toolhost.mcp.lines import TooLong, message_of
 from torpor.toolhost.mcp.printed import Printed
 
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
@@ -37,10 +37,6 @@ _GONE: Final = (
 )
 
 Item = SessionMessage | Exception
-
-
-class TooLong(Exception):
-    """A server sent more at once than is taken."""
 
 
 @asynccontextmanager
@@ -160,7 +156,7 @@ async def _lines(
 
 def _message(line: bytes) -> Item:
     try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        return message_of(line)
     except ValueError as exc:
         return exc
 

@@ -4,6 +4,7 @@ Text stands as it is. Structured content is told where no text says it already. 
 since its bytes are not for reading.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -99,9 +100,21 @@ def _is_json_of(text: str, value: Any) -> bool:
 
 def _as_json(value: Any, *, tool: str) -> str:
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(_with_finite_numbers(value)).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as exc:
         raise ToolFailed(f"{tool} ran to its end, but its result cannot be written as JSON") from exc
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    """JSON has no others, and they would be told as ``null``."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: _with_finite_numbers(each) for key, each in value.items()}
+        case list():
+            return [_with_finite_numbers(each) for each in value]
+    return value
 
 
 def _note(block: Mapping[str, Any]) -> str:

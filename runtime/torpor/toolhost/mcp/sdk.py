@@ -24,16 +24,20 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import validate_server_result
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
-from torpor.toolhost.mcp.faults import Statuses, is_session_gone, why_unreachable
+from torpor.toolhost.mcp.bodies import bound
+from torpor.toolhost.mcp.faults import Refusal, Statuses, is_session_gone, why_unreachable
+from torpor.toolhost.mcp.lines import TooLong, Unreadable
 from torpor.toolhost.mcp.listing import BEYOND, LISTED_MAX
-from torpor.toolhost.mcp.program import TooLong, program_streams
+from torpor.toolhost.mcp.program import program_streams
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
 from torpor.toolhost.mcp.values import secrets_of
 from torpor.toolhost.process import NotStarted
 
 _RAW: Final = "torpor/raw"
-"""Where a stand-in holds what a server says of a tool that the SDK would not take."""
+"""Where a stand-in holds what a server says of a tool, or a block of its answer, that the SDK would not take."""
+_BLOCK: Final = pydantic.TypeAdapter[Any](types.ContentBlock)
+_BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _NONSENSE_MAX: Final = 100
 """Messages of one connection that are none."""
 _CLOSED: Final = -32_000
@@ -41,7 +45,7 @@ _CLOSED: Final = -32_000
 _LOST_BY_SDK: Final = "SSE stream"
 """So begins what the SDK says, in the place of a server, where a stream of events ended without an answer."""
 _SAID: Final = object()
-"""Marks an error of that number which is the server's."""
+"""Marks an error of that number which is the server's, where nothing else does."""
 _NO_ANSWERS: Final = (
     "Server returned an error response",
     "Unexpected content type",
@@ -62,7 +66,7 @@ async def open_session(opening: Opening) -> AsyncIterator[Session]:
     """See ``session.Open``."""
     async with AsyncExitStack() as stack:
         statuses = Statuses()
-        transport = _watched(await _transport(opening, stack, statuses), opening)
+        transport = _watched(await _transport(opening, stack, statuses), opening, statuses)
         heard = _Heard(opening.changed)
         client = Client(transport, cache=None, message_handler=heard)
         try:
@@ -72,7 +76,7 @@ async def open_session(opening: Opening) -> AsyncIterator[Session]:
             if not why:
                 raise
             raise Unreachable(why) from exc
-        yield _SdkSession(client, opening, statuses)
+        yield _SdkSession(client, opening)
 
 
 async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses) -> Any:
@@ -95,51 +99,24 @@ async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses
     client = httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **opening.headers},
         timeout=httpx2.Timeout(_HTTP_DEADLINE_S, read=_READ_DEADLINE_S),
-        event_hooks={"response": [partial(_bound, most=opening.message_bytes_max), statuses.heed]},
+        event_hooks={"response": [partial(bound, most=opening.message_bytes_max), statuses.heed]},
     )
     http = await stack.enter_async_context(client)
     return streamable_http_client(server.url, http_client=http, max_sse_event_size=opening.message_bytes_max)
 
 
-async def _bound(response: httpx2.Response, *, most: int) -> None:
-    """Have a body end where it is too long; of a stream of events each one has its own bound."""
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise TooLong("a packed answer, which was not asked for")
-    is_stream = response.headers.get("Content-Type", "").startswith("text/event-stream")
-    if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _BoundedBody(response.stream, most)
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    """Raises: TooLong."""
-
-    def __init__(self, body: httpx2.AsyncByteStream, most: int) -> None:
-        self._body = body
-        self._most = most
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._most
-        async for piece in self._body:
-            left -= len(piece)
-            if left < 0:
-                raise TooLong(f"an answer of more than {self._most:,} bytes")
-            yield piece
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
-
-
 @asynccontextmanager
-async def _watched(transport: Any, opening: Opening) -> AsyncIterator[Any]:
+async def _watched(transport: Any, opening: Opening, statuses: Statuses) -> AsyncIterator[Any]:
     async with transport as (incoming, outgoing):
-        yield _Incoming(incoming, opening), outgoing
+        yield _Incoming(incoming, opening, statuses), outgoing
 
 
 class _Incoming:
     """A stream of messages that looks at each of them."""
 
-    def __init__(self, stream: Any, opening: Opening) -> None:
+    def __init__(self, stream: Any, opening: Opening, statuses: Statuses) -> None:
         self._stream = stream
+        self._statuses = statuses
         self._ended = opening.ended
         named = opening.server
         self._wanted = {*named.tools, *named.reads, *named.deadlines_s} if named.tools else frozenset[str]()
@@ -159,15 +136,21 @@ class _Incoming:
             raise
         if isinstance(item, SessionMessage):
             _replace_bad_tools(item, self._wanted)
-            _mark_what_it_said(item)
+            _replace_bad_blocks(item)
+            _mark_what_it_said(item, self._statuses)
+            if isinstance(item.message, types.JSONRPCError) and isinstance(item.message.error.data, Unreadable):
+                self._count_nonsense()
         elif isinstance(item, TooLong):
             self._ended(f"it sent {item}")
         else:
-            self._nonsense += 1
-            if self._nonsense >= _NONSENSE_MAX:
-                self._ended("it sends what is no message")
+            self._count_nonsense()
         message: SessionMessage | Exception = item
         return message
+
+    def _count_nonsense(self) -> None:
+        self._nonsense += 1
+        if self._nonsense >= _NONSENSE_MAX:
+            self._ended("it sends what is no message")
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -213,10 +196,44 @@ def _replace_bad_tools(item: SessionMessage, wanted: Collection[str]) -> None:
         message.result["tools"].append(_stand_in(BEYOND, LISTED_MAX))
 
 
-def _mark_what_it_said(item: SessionMessage) -> None:
-    error = item.message.error if isinstance(item.message, types.JSONRPCError) else None
-    if error is not None and error.code == _CLOSED and not error.message.startswith(_LOST_BY_SDK):
-        error.data = _SAID
+def _replace_bad_blocks(item: SessionMessage) -> None:
+    """The SDK refuses a whole answer for one block that it does not know, after which a write would be unknown."""
+    message = item.message
+    if not isinstance(message, types.JSONRPCResponse) or not isinstance(told := message.result.get("content"), list):
+        return
+    if not all(map(_is_plain, told)):
+        message.result["content"] = [block if _is_plain(block) or _is_block(block) else _note(block) for block in told]
+
+
+def _is_plain(block: Any) -> bool:
+    """As nearly all are."""
+    is_text = isinstance(block, dict) and len(block) == 2 and block.get("type") == "text"
+    return is_text and isinstance(block.get("text"), str)
+
+
+def _is_block(block: Any) -> bool:
+    """In every version of the protocol that has such blocks."""
+    if not isinstance(block, dict) or block.get("type") not in _BLOCKS:
+        return False
+    try:
+        _BLOCK.validate_python(block, by_name=False)
+    except (pydantic.ValidationError, RecursionError):
+        return False
+    return True
+
+
+def _note(block: Any) -> dict[str, Any]:
+    return {"type": "text", "text": "", "_meta": {_RAW: [block if isinstance(block, dict) else {}]}}
+
+
+def _mark_what_it_said(item: SessionMessage, statuses: Statuses) -> None:
+    """Errors hold how their request was answered, and whose they are; what else is in their data nobody reads."""
+    message = item.message
+    if not isinstance(message, types.JSONRPCError) or isinstance(message.error.data, Unreadable):
+        return
+    error, refusal = message.error, statuses.refusal(message.id)
+    is_said = error.code == _CLOSED and not error.message.startswith(_LOST_BY_SDK)
+    error.data = refusal or (_SAID if is_said else None)
 
 
 def _is_taken(result: Mapping[str, Any], tools: list[Any], version: str) -> bool:
@@ -246,15 +263,14 @@ class _Heard:
 class _SdkSession:
     """Implements ``session.Session``."""
 
-    def __init__(self, client: Client, opening: Opening, statuses: Statuses) -> None:
+    def __init__(self, client: Client, opening: Opening) -> None:
         self._client = client
         self._opening = opening
-        self._statuses = statuses
 
     async def tools(self) -> tuple[object, ...]:
         told, cursor = list[object](), None
         for _ in range(self._opening.pages_max):
-            with _Translated(self._opening, self._statuses):
+            with _Translated(self._opening):
                 page = await self._client.list_tools(cursor=cursor)
             told += map(_as_told, page.tools)
             cursor = page.next_cursor
@@ -267,7 +283,7 @@ class _SdkSession:
             of = f" of {total:g}" if total else ""
             report(f"{progress:g}{of}{f': {message}' if message else ''}")
 
-        with _Translated(self._opening, self._statuses):
+        with _Translated(self._opening):
             result = await self._client.call_tool(tool, dict(arguments), progress_callback=progressed)
         content = tuple(map(_as_block, result.content))
         return Answer(content=content, structured=result.structured_content, is_error=bool(result.is_error))
@@ -289,17 +305,26 @@ class _Translated(nullcontext[None]):
     The SDK makes errors of the protocol out of what is HTTP and no answer: nobody knows then what came of a call.
     """
 
-    def __init__(self, opening: Opening, statuses: Statuses) -> None:
+    def __init__(self, opening: Opening) -> None:
         super().__init__()
         self._ended = opening.ended
-        self._statuses = statuses
 
     def __exit__(self, *raised: Any) -> None:
         exc = raised[1]
+        refusal = exc.data if isinstance(exc, MCPError) and isinstance(exc.data, Refusal) else None
         match exc:
-            case MCPError() if exc.code == _CLOSED and exc.data is not _SAID:
+            case MCPError() if isinstance(exc.data, Unreadable):
+                raise ConnectionLost(f"its server answered what is no answer: {exc.data.why}") from exc
+            case MCPError() if exc.code == _CLOSED and exc.data is not _SAID and refusal is None:
                 raise ConnectionLost("the connection to its server ended") from exc
-            case MCPError() if is_session_gone(exc, self._statuses):
+            case MCPError() if refusal is not None and refusal.is_of_whoever_asks:
+                self._ended(f"it answered HTTP {refusal.status}")  # the next one has the credential as it is then
+                fact = f"its server did not accept who asks (HTTP {refusal.status})"
+                raise NotStarted(f"{fact}; nothing was done, try again later, or have its operator look") from exc
+            case MCPError() if refusal is not None and 300 <= refusal.status < 400:
+                fact = f"its server sends on to {refusal.host or 'another path'}, which is not followed"
+                raise ServerError(f"{fact} (HTTP {refusal.status})", number=exc.code) from exc
+            case MCPError() if is_session_gone(exc, refusal):
                 self._ended("its session has ended")
                 raise NotStarted("its server has forgotten the session; nothing was done, call it again") from exc
             case MCPError() if exc.code == types.PARSE_ERROR or str(exc.message).startswith(_NO_ANSWERS):
@@ -314,6 +339,8 @@ class _Translated(nullcontext[None]):
 
 
 def _as_block(block: types.ContentBlock) -> Mapping[str, Any]:
+    if block.meta and isinstance(raw := block.meta.get(_RAW), list) and raw and isinstance(raw[0], dict):
+        return raw[0]
     if isinstance(block, types.TextContent):  # nearly all are, and a dump costs more than the rest of a call's answer
         return {"type": "text", "text": block.text}
     return block.model_dump(mode="json", by_alias=True, exclude_none=True)

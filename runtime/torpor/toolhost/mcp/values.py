@@ -74,8 +74,8 @@ class Values:
         }
 
     def has_credential(self, server: McpServer, *, tenant: str, principal: str) -> bool:
-        """Whether there is a file for this user."""
-        return bool(principal) and _is_file(self._file_of(server, tenant=tenant, principal=principal))
+        """Whether there is a file for this user, with anything in it."""
+        return bool(principal) and _is_file(self._file_of(server, tenant=tenant, principal=principal), least_bytes=1)
 
     def _value(self, value: Value, *, credential: str, where: str) -> str:
         if isinstance(value, str):
@@ -117,9 +117,9 @@ def _as_file_name(text: str) -> str:
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(path: Path, *, least_bytes: int = 0) -> bool:
     try:
-        return path.is_file()
+        return path.is_file() and (not least_bytes or path.stat().st_size >= least_bytes)
     except OSError:  # too long a name
         return False
 

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from torpor.toolhost.mcp.faults import Statuses, is_session_gone, why_unreachable
+from torpor.toolhost.mcp.faults import Refusal, Statuses, is_session_gone, why_unreachable
 
 POST = httpx2.Request("POST", "http://x/secret")
 
@@ -70,9 +70,20 @@ def test_what_its_kind_alone_tells_is_left_to_others() -> None:
         (500, MCPError(-32603, "Session not found"), False),
     ],
 )
-async def test_a_session_that_a_server_knows_no_more_is_told_from_other_errors(
+def test_a_session_that_a_server_knows_no_more_is_told_from_other_errors(
     status: int, error: MCPError, is_gone: bool
 ) -> None:
+    assert is_session_gone(error, Refusal(status) if status >= 300 else None) == is_gone
+
+
+async def test_each_request_has_the_status_of_its_own_answer() -> None:
     statuses = Statuses()
-    await statuses.heed(httpx2.Response(status, request=POST))
-    assert is_session_gone(error, statuses) == is_gone
+    for number, status in ((1, 401), (2, 200), ("a", 307)):
+        request = httpx2.Request("POST", "http://x/", json={"jsonrpc": "2.0", "id": number, "method": "tools/call"})
+        headers = {"Location": "https://me:secret@elsewhere/secret?key=secret"} if status == 307 else {}
+        await statuses.heed(httpx2.Response(status, request=request, headers=headers))
+
+    assert [statuses.refusal(number) for number in (1, 2, "a", 1, None)] == [
+        Refusal(401), None, Refusal(307, "elsewhere"), None, None,
+    ]  # fmt: skip
+    assert [Refusal(status).is_of_whoever_asks for status in (401, 403, 404, 500)] == [True, True, False, False]

@@ -24,6 +24,7 @@ CASES: list[tuple[Answer, str]] = [
     (Answer(content=(text("7"),), structured={"result": 7}), "7"),
     (Answer(content=(text("seven"),), structured={"n": 7}), 'seven\n{"n":7}'),
     (Answer(structured=[1]), "[1]"),
+    (Answer(structured={"a": float("nan"), "b": [float("-inf"), 1.5]}), '{"a":"NaN","b":["-Infinity",1.5]}'),
     (
         Answer(content=(text("see"), {"type": "image", "mimeType": "image/png", "data": "AAAA" * 100})),
         "see\n[image, image/png, about 300 bytes: not shown]",
