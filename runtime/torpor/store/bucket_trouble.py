@@ -35,6 +35,11 @@ def place_of(options: BlobOptions) -> str:
     return f"bucket {options.bucket!r} at {options.endpoint or f'Amazon, region {options.region}'}"
 
 
+def says_no_object(answer: str) -> bool:
+    """Whether it is said that the object alone is missing; an answer without a body does not tell of what it speaks."""
+    return (code := _CODE.search(answer)) is not None and code[1] == "NoSuchKey"
+
+
 def trouble_in(answer: str, options: BlobOptions) -> BucketTrouble:
     """Args: answer: all of the library's words, which quote what came."""
     place = place_of(options)

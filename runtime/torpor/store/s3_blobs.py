@@ -21,7 +21,7 @@ import anyio.to_thread
 from torpor.errors import ConfigError, StoreError, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE, folder_of
-from torpor.store.bucket_trouble import BucketTrouble, trouble_in
+from torpor.store.bucket_trouble import BucketTrouble, says_no_object, trouble_in
 from torpor.store.kept import KeptBlobs
 from torpor.store.options import BlobOptions
 
@@ -120,12 +120,14 @@ class S3Blobs(KeptBlobs):
         if not offset and size is None:
             try:
                 return bytes(self._obstore.get(self._store, path).bytes())
-            except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+            except (FileNotFoundError, self._obstore.exceptions.NotFoundError) as exc:
+                self._check_bucket(exc)
                 return None
         if size:
             try:
                 return bytes(self._obstore.get_range(self._store, path, start=offset, end=offset + size))
-            except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+            except (FileNotFoundError, self._obstore.exceptions.NotFoundError) as exc:
+                self._check_bucket(exc)
                 return None
             except self._obstore.exceptions.BaseError:
                 if (size_bytes := self._size_bytes(path)) is None or offset < size_bytes:
@@ -152,8 +154,14 @@ class S3Blobs(KeptBlobs):
         """None when it is not there."""
         try:
             return int(self._obstore.head(self._store, path)["size"])
-        except (FileNotFoundError, self._obstore.exceptions.NotFoundError):
+        except (FileNotFoundError, self._obstore.exceptions.NotFoundError) as exc:
+            self._check_bucket(exc)
             return None
+
+    def _check_bucket(self, exc: Exception) -> None:
+        """An object was not found: make sure that there is a bucket that it could be in. Raises: what else came."""
+        if not says_no_object(str(exc)):
+            next(iter(self._obstore.list(self._store, prefix=f"{self._prefix}/", chunk_size=1)), None)
 
     def _lock(self, handle: str) -> threading.Lock:
         return self._deciding[int(handle[:8], 16) % _STRIPES]
@@ -172,6 +180,8 @@ class S3Blobs(KeptBlobs):
 
     def _translated(self, exc: Exception) -> StoreError:
         """The library's texts quote whole answers, and the first line tells what is wrong."""
+        if (found := trouble_in(str(exc), self._options)).is_missing:
+            return StoreUnavailable(f"{found.what}: {found.remedy}")
         told = str(exc).partition("\n")[0][:_TOLD_CHARS]
         return StoreUnavailable(f"bucket {self._bucket!r} cannot be read or written: {told}")
 

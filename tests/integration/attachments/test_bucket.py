@@ -11,7 +11,9 @@ from structlog.testing import capture_logs
 from tests.integration.attachments.house import House, tags
 from tests.support.s3_server import BUCKET, CREDENTIALS, Bucket, served_bucket
 from torpor.cli.doctor import examined
-from torpor.errors import ConfigError
+from torpor.errors import ConfigError, StoreUnavailable
+from torpor.operations.verify import Handle, check_blobs
+from torpor.records.ids import ConversationKey
 from torpor.settings import read_settings
 from torpor.store.open_blobs import trouble_with
 from torpor.store.options import BlobOptions
@@ -53,6 +55,28 @@ async def test_it_is_told_what_is_wrong_with_a_bucket(bucket: Bucket) -> None:
     what, is_missing = await trouble(msgspec.structs.replace(options, endpoint=NOWHERE))
     assert what.startswith(f"bucket {BUCKET!r} at {NOWHERE} does not answer: ")
     assert not is_missing
+
+
+async def test_a_file_in_a_bucket_that_is_gone_is_not_missing(bucket: Bucket) -> None:
+    key = ConversationKey("t", "o", "c")
+    there = S3Blobs(bucket.options(prefix="p"), credentials=CREDENTIALS)
+    handle = await there.put(key, b"data")
+    assert await there.size_bytes(key, "0" * 64) is None
+    assert await there.get(key, "0" * 64) is None
+    gone = S3Blobs(msgspec.structs.replace(bucket.options(prefix="p"), bucket="gone"), credentials=CREDENTIALS)
+    for asked in (
+        gone.get(key, handle),
+        gone.get(key, handle, offset=1),
+        gone.get(key, handle, size=2),
+        gone.size_bytes(key, handle),
+        gone.stored(key),
+        gone.put(key, b"data"),
+        gone.remove(key, [handle]),
+    ):
+        with pytest.raises(StoreUnavailable, match=r"bucket 'gone' at .* does not exist: create it"):
+            await asked
+    with pytest.raises(StoreUnavailable):
+        await check_blobs(gone, key, [Handle(1, handle)])
 
 
 async def test_a_server_starts_without_its_store_and_not_without_its_bucket(
