@@ -19,7 +19,11 @@ ID_CHARS_MAX: Final = 64
 _NAME_BYTES: Final = 320
 _EXCERPT_BYTES: Final = 1_024
 _LABEL_BYTES: Final = 64
+_WHYS_MAX: Final = 3
+"""Different reasons that are told; the others are counted."""
 _WHY_BYTES: Final = 200
+"""Of one reason alone; of several, all of them have ``_WHYS_BYTES``."""
+_WHYS_BYTES: Final = 280
 SEARCH_FAILED: Final = "; the search failed, which does not tell whether there is anything to find"
 """Behind the reason, for the model that searched."""
 _YEAR_MAX: Final = 9_999
@@ -42,8 +46,8 @@ class Findings:
         """Calls of its tools that have ended."""
         self.failed = 0
         """Of them, those that brought no answer, not even an empty one."""
-        self.why = ""
-        """Of the last of these."""
+        self._whys: dict[str, bool] = {}
+        """Each different reason of these once, and whether it is one of the evidence itself."""
 
     @property
     def found(self) -> tuple[Finding, ...]:
@@ -68,12 +72,27 @@ class Findings:
         else:
             self.left_out += 1
 
-    def searched(self, *, failure: str | None = None) -> None:
-        """A call of one of its tools has ended. Args: failure: what it ended with in place of an answer."""
+    def searched(self, *, failure: str | None = None, of_evidence: bool = False) -> None:
+        """A call of one of its tools has ended.
+
+        Args: failure: what it ended with in place of an answer.  of_evidence: whether the evidence itself was searched.
+        """
         self.searches += 1
         if failure is not None:
             self.failed += 1
-            self.why = _line(failure.removesuffix(SEARCH_FAILED), bytes_max=_WHY_BYTES)
+            why = _line(failure.removesuffix(SEARCH_FAILED), bytes_max=_WHY_BYTES).rstrip(" .")
+            self._whys.setdefault(why, of_evidence)
+
+    @property
+    def why(self) -> str:
+        """Each different reason of searches that failed, that of the evidence itself first; at most 320 bytes."""
+        whys = sorted(self._whys, key=lambda why: not self._whys[why])
+        told = whys[:_WHYS_MAX]
+        share = min(_WHY_BYTES, _WHYS_BYTES // max(len(told), 1))
+        lines = [prefix(why, bytes_max=share).rstrip(" .") for why in told]
+        if more := len(whys) - len(told):
+            lines.append(f"{more} other reason{'s' if more > 1 else ''}")
+        return "; also: ".join(lines)
 
     @property
     def is_idle(self) -> bool:

@@ -178,17 +178,16 @@ def _told(bundle: str, sources: Iterable[Finding], note: str, *, excerpt_bytes: 
 
 
 def _gap(findings: Findings) -> str:
-    """What searches that failed, or were not made, leave open; empty where there are none. At most 300 bytes."""
+    """What searches that failed, or were not made, leave open; empty where there are none. At most 420 bytes."""
     made, failed = findings.searches, findings.failed
     if findings.is_idle:
         return "[No search was made, so it is not known whether there are sources.]"
     if not failed:
         return ""
-    why = findings.why.rstrip(".")
     if failed < made:
-        return f"[{failed} of {made} searches failed. Why: {why}.]"
+        return f"[{failed} of {made} searches failed. Why: {findings.why}.]"
     which = "The only search" if made == 1 else f"All {made} searches"
-    return f"[{which} failed, so it is not known whether there are sources. Why: {why}.]"
+    return f"[{which} failed, so it is not known whether there are sources. Why: {findings.why}.]"
 
 
 def _short(text: str, *, bytes_max: int) -> str:

@@ -64,8 +64,7 @@ from torpor.subagents.results import Accepted, Unacceptable
 from torpor.supervisor.remains import usage_of
 from torpor.toolhost.contract import Toolbox, ToolResult
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
-from torpor.toolhost.mcp.names import server_of
-from torpor.toolhost.reserved import READ_INTERVENTION, SELECT_SOURCES
+from torpor.toolhost.reserved import READ_INTERVENTION, SEARCH_EVIDENCE, SELECT_SOURCES
 from torpor.turn import notes
 from torpor.turn.contract import Observer, Spawns
 from torpor.turn.interpret import Interpreter
@@ -273,12 +272,13 @@ class Child:
         return sorted(name for name in names if tools.spec(name) is not None)
 
     def _heard(self, record: ToolFinished) -> None:
-        """Count what looks for something: whatever its tools are, but for the engine's and those that ask nobody."""
-        is_known = self._tools.spec(record.name) is not None or server_of(record.name)
-        if record.name in _ASKING_NOBODY or not is_known:
+        """Count what looks for something: whatever it was offered, but for the engine's tools and those that ask
+        nobody. What was offered counts also when it is gone by now, as the tools of a server that was lost are."""
+        offered = self._subagent.agent.offers.tools_of(self.journal.state.preamble)
+        if record.name in _ASKING_NOBODY or record.name not in offered:
             return
-        is_answered = record.outcome is Outcome.SUCCEEDED
-        self.findings.searched(failure=None if is_answered else text_of_result(record.block))
+        failure = None if record.outcome is Outcome.SUCCEEDED else text_of_result(record.block)
+        self.findings.searched(failure=failure, of_evidence=record.name == SEARCH_EVIDENCE)
 
     def committed(self, key: ConversationKey, records: Sequence[JournalRecord], *, agent: str) -> None:
         """Implements ``turn.contract.Observer``."""

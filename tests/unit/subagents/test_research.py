@@ -129,7 +129,8 @@ def test_an_overrun_tells_what_was_selected_and_never_what_was_merely_found() ->
     ("failures", "note"),
     [
         (["out of reach"], f"[The only search failed, {UNKNOWN}. Why: out of reach.]"),
-        (["x", "out of\nreach."], f"[All 2 searches failed, {UNKNOWN}. Why: out of reach.]"),
+        (["out of reach", "out of\nreach."], f"[All 2 searches failed, {UNKNOWN}. Why: out of reach.]"),
+        (["a", "a", None, "b"], "[3 of 4 searches failed. Why: a; also: b.]"),
         ([None, "out of reach"], "[1 of 2 searches failed. Why: out of reach.]"),
     ],
 )
@@ -148,14 +149,29 @@ def test_searches_that_failed_are_told_whatever_the_answer_says_of_them(failures
     assert told(accepted.kept)["planner_reflection"] == told(accepted.told)["planner_reflection"]
 
 
-def test_a_long_reason_leaves_room_for_the_reflection() -> None:
+def test_the_reason_of_the_evidence_is_told_first_and_no_more_than_three_are() -> None:
     findings = some()
-    findings.searched(failure="é" * 4_000)
+    for why in "abc":
+        findings.searched(failure=why)
+    findings.searched(failure="its server is down", of_evidence=True)
+
+    note = told(RESEARCH.accept(an_answer(), findings).told)["planner_reflection"]
+
+    assert note.startswith(
+        f"[All 4 searches failed, {UNKNOWN}. Why: its server is down; also: a; also: b; also: 1 other reason.]"
+    )
+
+
+@pytest.mark.parametrize("reasons", [1, 2, 9])
+def test_long_reasons_leave_room_for_the_reflection(reasons: int) -> None:
+    findings = some()
+    for number in range(reasons):
+        findings.searched(failure=f"{number}{'é' * 4_000}")
 
     note = told(RESEARCH.accept(an_answer(reflection="w" * 4_000), findings).told)["planner_reflection"]
 
     assert len(note.encode()) <= 480
-    assert ".] www" in note
+    assert ".] wwwwwwww" in note
 
 
 def test_that_nothing_was_searched_is_told() -> None:

@@ -183,7 +183,7 @@ async def test_searches_that_all_failed_are_told_to_who_asked() -> None:
         raise ToolFailed("the index is out of reach")
 
     tools = [searching(name="find"), reads("search", fails)]
-    lost, nonsense = calls(use("search", "a"), use("search", "b")), calls(use("guessed", "c"))
+    lost, nonsense = calls(use("search", "a"), use("search", "b")), calls(use("guessed", "c"), use("web__guessed", "d"))
     nothing = says(an_answer(reflection="Nothing is known of it."))
     scout = subagent("scout", lost, nonsense, nothing, tools=tools, result=Research())
 
