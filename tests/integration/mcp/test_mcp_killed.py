@@ -14,8 +14,8 @@ import sys, anyio
 from torpor.toolhost.mcp.program import program_streams
 
 async def main():
-    command, options = ["sh", "-c", sys.argv[2]], {"env": {}, "cwd": ".", "secrets": (), "line_bytes_max": 65_536, "died": print}
-    async with program_streams(command, shows_errors=True, **options):
+    command, options = ["sh", "-c", sys.argv[2]], {"env": {}, "cwd": ".", "line_bytes_max": 65_536, "died": print}
+    async with program_streams(command, shows_errors=True, secrets=(), **options):
         print("started", flush=True)
         await anyio.sleep_forever()
 

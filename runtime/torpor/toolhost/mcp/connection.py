@@ -16,13 +16,13 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from torpor.errors import ConfigError, ToolError
+from torpor.errors import ToolError
+from torpor.toolhost.mcp.endings import cancellation_in, why_of
 from torpor.toolhost.mcp.listing import NOBODY, NOTHING, Listing, read_listing, tokens_of
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 from torpor.toolhost.mcp.results import Answer
-from torpor.toolhost.mcp.session import ConnectionLost, Open, Opening, ServerError, Session, Unreachable
+from torpor.toolhost.mcp.session import ConnectionLost, Open, Opening, ServerError, Session
 from torpor.toolhost.mcp.states import ServerSignal, ServerState, next_state, pause_s
-from torpor.toolhost.mcp.values import NoCredential
 from torpor.toolhost.process import NotStarted
 
 _INVALID_PARAMS: Final = -32_602
@@ -88,7 +88,7 @@ class Connection:
         self._session: Session | None = None
         self._calls: set[anyio.CancelScope] = set()
         self._waiting = 0
-        """Calls that wait for it to be up."""
+        """Who waits for it to be up, or known."""
         self._failures = 0
         self.lost = 0
         """Times that it was lost, or did not start."""
@@ -101,7 +101,7 @@ class Connection:
         self._is_known = False
         self._is_wanted = False
         self._has_changed = False
-        self._lost_why = ""
+        self._lost_why = self._stale_why = ""
         self._start: anyio.CancelScope | None = None
         """Of what is being started."""
         self.used_s = -math.inf
@@ -111,6 +111,11 @@ class Connection:
     def calls(self) -> int:
         """Under way."""
         return len(self._calls)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether somebody is served by it, or waits for it."""
+        return bool(self._calls or self._waiting) or self.state is ServerState.STARTING
 
     @property
     def is_known(self) -> bool:
@@ -132,10 +137,14 @@ class Connection:
 
     async def known(self) -> None:
         """Wait until ``is_known``; the caller sets a bound."""
-        self.want()
-        while not self.is_known:
-            await self.next_news()
+        self._waiting += 1
+        try:
             self.want()
+            while not self.is_known:
+                await self.next_news()
+                self.want()
+        finally:
+            self._waiting -= 1
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, wait_s: float, report: Callable[[str], None]
@@ -160,6 +169,8 @@ class Connection:
             finally:
                 self._calls.discard(scope)
                 self.used_s = anyio.current_time()
+                if self._stale_why:
+                    self._tell()
         if answer is None:
             why = f": {self._lost_why}" if self._lost_why else ""
             raise ConnectionLost(f"the connection to {self.name} ended{why}")
@@ -212,6 +223,12 @@ class Connection:
             self._start.cancel()  # nobody else looks at what comes before it is up
         self._tell()
 
+    def stale(self, why: str) -> None:
+        """It is to be made anew, once the calls under way are over; later ones wait for the next."""
+        self._stale_why = self._stale_why or why
+        self._session = None
+        self._tell()
+
     def printed(self, lines: str) -> None:
         """Its program ended by itself, and wrote this last."""
         self._last_words = lines
@@ -248,10 +265,10 @@ class Connection:
             raise
         except BaseExceptionGroup as group:  # the edge to a foreign process, and to the library that speaks to it
             if anyio.current_effective_deadline() == -math.inf:
-                raise _cancellation_in(group) from None
-            why = self._lost_why or _why_of(group)
+                raise cancellation_in(group) from None
+            why = self._lost_why or why_of(group)
         except Exception as exc:  # noqa: BLE001 - likewise
-            why = self._lost_why or _why_of(exc)
+            why = self._lost_why or why_of(exc)
         finally:
             self._session = self._start = None
             for call in self._calls:
@@ -264,7 +281,8 @@ class Connection:
 
     async def _connected(self, scope: anyio.CancelScope) -> str:
         """Why it is over; empty when nobody needs it any longer."""
-        self._lost_why, self._last_words, self._has_changed, self._is_wanted = "", "", False, False
+        self._lost_why, self._stale_why, self._last_words = "", "", ""
+        self._has_changed, self._is_wanted = False, False
         async with self._open(self._opening(self)) as session:
             self.listing = await self._read(await session.tools())
             scope.deadline, self._start = math.inf, None
@@ -290,6 +308,9 @@ class Connection:
         """Until it is lost, or nobody has needed it for a while."""
         listed_s = anyio.current_time()
         while not self._lost_why:
+            if self._stale_why and not self._calls:
+                self.ended(self._stale_why)
+                return
             until_s = self._idle_at_s()
             if until_s <= anyio.current_time():
                 self._session = None  # whoever calls from now on waits for the next one
@@ -371,35 +392,3 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self.name} {self.state} generation={self.generation} calls={len(self._calls)}>"
-
-
-def _why_of(exc: BaseException) -> str:
-    """The kind of a fault; its words may hold what was sent."""
-    while isinstance(exc, BaseExceptionGroup) and exc.exceptions:
-        exc = exc.exceptions[0]
-    match exc:
-        case Unreachable() | ConfigError():
-            return str(exc)
-        case NoCredential():
-            return "there is no credential for this user"
-        case ConnectionLost():
-            return str(exc)
-        case ServerError():
-            return f"its server refused with error {exc.number}"
-        case FileNotFoundError():
-            return "there is no such program"
-        case PermissionError():
-            return "its program may not be run"
-    return f"it failed with {type(exc).__name__}"
-
-
-def _cancellation_in(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """That alone: what a connection raises while everything ends is of no interest."""
-    left: list[BaseException] = [group]
-    while left:
-        exc = left.pop()
-        if isinstance(exc, BaseExceptionGroup):
-            left.extend(exc.exceptions)
-        elif isinstance(exc, anyio.get_cancelled_exc_class()):
-            return exc
-    return group

@@ -307,7 +307,7 @@ class _Translated(nullcontext[None]):
 
     def __init__(self, opening: Opening) -> None:
         super().__init__()
-        self._ended = opening.ended
+        self._opening = opening
 
     def __exit__(self, *raised: Any) -> None:
         exc = raised[1]
@@ -318,14 +318,16 @@ class _Translated(nullcontext[None]):
             case MCPError() if exc.code == _CLOSED and exc.data is not _SAID and refusal is None:
                 raise ConnectionLost("the connection to its server ended") from exc
             case MCPError() if refusal is not None and refusal.is_of_whoever_asks:
-                self._ended(f"it answered HTTP {refusal.status}")  # the next one has the credential as it is then
+                self._opening.stale(
+                    f"it answered HTTP {refusal.status}"
+                )  # the next one has the credential as it is then
                 fact = f"its server did not accept who asks (HTTP {refusal.status})"
                 raise NotStarted(f"{fact}; nothing was done, try again later, or have its operator look") from exc
             case MCPError() if refusal is not None and 300 <= refusal.status < 400:
                 fact = f"its server sends on to {refusal.host or 'another path'}, which is not followed"
                 raise ServerError(f"{fact} (HTTP {refusal.status})", number=exc.code) from exc
             case MCPError() if is_session_gone(exc, refusal):
-                self._ended("its session has ended")
+                self._opening.ended("its session has ended")
                 raise NotStarted("its server has forgotten the session; nothing was done, call it again") from exc
             case MCPError() if exc.code == types.PARSE_ERROR or str(exc.message).startswith(_NO_ANSWERS):
                 raise ConnectionLost("its server answered what is no answer") from exc

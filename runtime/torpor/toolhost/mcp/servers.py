@@ -162,7 +162,7 @@ class McpServers:
 
     def _make_room(self) -> None:
         """Also shared ones may go, where all are: their next call makes them anew."""
-        free = [(each.used_s, link) for link, (each, _) in self._connections.items() if not each.calls]
+        free = [(each.used_s, link) for link, (each, _) in self._connections.items() if not each.is_needed]
         own = [(used_s, link) for used_s, link in free if link.principal]
         if not free:
             raise NotStarted("too many servers are connected at once; nothing was done, try again later")
@@ -184,6 +184,7 @@ class McpServers:
             headers=values("headers"),
             changed=owner.changed,
             ended=owner.ended,
+            stale=owner.stale,
             printed=owner.printed,
             message_bytes_max=self.options.message_bytes_max,
             pages_max=_PAGES_MAX,

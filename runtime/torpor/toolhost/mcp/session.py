@@ -66,6 +66,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """To be called when the list of tools is another one."""
     ended: Callable[[str], None]
     """To be called with the reason when nothing more will come."""
+    stale: Callable[[str], None]
+    """To be called with the reason when another connection is to take its place, once its calls are over."""
     printed: Callable[[str], None]
     """To be called before with what a program wrote last, where it ended by itself; no secret is in it."""
     message_bytes_max: int

@@ -401,6 +401,65 @@ async def test_the_connection_that_was_not_used_for_longest_makes_room(tmp_path:
         assert servers.statistics().lost == {"lib": 0}
 
 
+async def test_who_waits_for_a_connection_keeps_it(tmp_path: Path) -> None:
+    for name in ("ada", "bob"):
+        (tmp_path / name).write_text("key")
+    played = PlayedServer("read")
+    opened, opens = anyio.Event(), anyio.Event()
+
+    async def slowly(life: Life) -> None:
+        opened.set()
+        await opens.wait()
+
+    played.at_open = slowly
+    options = msgspec.structs.replace(QUICK, connections_max=1)
+    async with living(played, options=options, home=tmp_path, lib=own()) as servers:
+        ada, bob = (servers.links(["lib"], tenant="t", principal=name)[0] for name in ("ada", "bob"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(servers.connection(ada).known)
+            await opened.wait()
+            with pytest.raises(NotStarted, match="too many servers"):
+                servers.connection(bob)
+            opens.set()
+        assert await call(servers, link=ada) == "read of life 1"
+        assert await call(servers, link=bob) == "read of life 2"
+
+
+async def test_a_connection_that_is_refused_is_replaced_once_its_calls_are_over() -> None:
+    played = PlayedServer("read", "write")
+    begun, ends = anyio.Event(), anyio.Event()
+
+    async def refuse(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        if life.number == 1 and tool == "write":
+            begun.set()
+            await ends.wait()
+        elif life.number == 1:
+            life.opening.stale("it answered HTTP 401")
+            raise NotStarted("it did not accept who asks")
+        return said(f"{tool} of life {life.number}")
+
+    played.at_call = refuse
+    told = list[str]()
+
+    async def write() -> None:
+        told.append(await call(servers, "write"))
+
+    async def read() -> None:
+        told.append(await call(servers))
+
+    async with living(played) as servers:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            await begun.wait()
+            with pytest.raises(NotStarted):
+                await call(servers)
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            assert len(played.lives) == 1
+            ends.set()
+        assert told == ["write of life 1", "read of life 2"]
+
+
 async def test_numbers_tell_how_all_stand() -> None:
     played = PlayedServer("read", "write")
     played.tools += [{"name": "bad"}, 7]

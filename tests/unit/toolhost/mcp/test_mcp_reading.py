@@ -171,6 +171,7 @@ def test_nothing_secret_is_in_what_a_server_looks_like() -> None:
         headers={"A": SECRET},
         changed=print,
         ended=print,
+        stale=print,
         printed=print,
         message_bytes_max=1,
         pages_max=1,
