@@ -102,17 +102,17 @@ class Owner:
             await anyio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_a_message_that_was_taken_has_its_file_whatever_is_deleted_meanwhile(tmp_path: Path, seed: int) -> None:
     owner = Owner(tmp_path, seed=seed)
     deeds = [owner.upload, owner.upload, owner.send, owner.send, owner.send, owner.delete, owner.delete, owner.drop]
 
     async def busy() -> None:
-        for _ in range(25):
+        for _ in range(20):
             await owner.rng.choice(deeds)()
             await owner.some_while()
 
-    for _ in range(3):
+    for _ in range(2):
         async with owner.uploads.sweeping(), anyio.create_task_group() as tasks:
             for _ in range(4):
                 tasks.start_soon(busy)
@@ -120,5 +120,5 @@ async def test_a_message_that_was_taken_has_its_file_whatever_is_deleted_meanwhi
         assert set(owner.recorded.values()) <= stored
         assert await owner.uploads.awaited(ANN) <= stored, "what a ticket names is there"
         owner.restart()
-    assert owner.taken > 10
-    assert owner.refused > 5
+    assert owner.taken > 5
+    assert owner.refused
