@@ -1,6 +1,7 @@
 """What came from outside and is not what its type says, told in our words: TOML files, and what msgspec finds.
 
-Above: settings, rehearsals, the options of models, the frames of clients. msgspec names the value of an enum that it
+Above: settings, rehearsals, the options of models, the frames of clients. msgspec speaks of types as JSON has them, and
+files are TOML. It names the value of an enum that it
 does not know and not the values that it does; these are looked up here, in the type.
 """
 
@@ -38,6 +39,7 @@ _CHARACTERS: Final = re.compile(r"\^\[([^\]]+)\]\{(\d+),(\d+)\}(?:\\Z|\$)")
 _KIND: Final = re.compile(r"\\w|[a-zA-Z0-9]-[a-zA-Z0-9]|.")
 _SOMETHING: Final = r"\S"
 _SHOWN_CHARS_MAX: Final = 120
+_EXAMPLE_CHARS_MAX: Final = 40
 
 _FORMS: Final = {
     "RFC3339 encoded date": "the like of '2026-11-30'",
@@ -48,6 +50,11 @@ _FORMS: Final = {
     "base64 encoded string": "base64",
 }
 """How what msgspec only names is written."""
+
+_TOML_KINDS: Final = {"array": "a list", "object": "a table"}
+_KINDS: Final = re.compile(r"`([^`]*)`")
+_INDEX: Final = re.compile(r"\[[^]]*\]")
+_NAME_LAST: Final = re.compile(r"([\w-]+)\Z")
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -143,6 +150,67 @@ def misfit(exc: msgspec.ValidationError, type_: Any) -> Misfit:
         return Misfit(path=f"{path}.{missing[1]}", found=Words("missing"), expected="a value, since it has no default")
     expected, _, found = said.removeprefix("Expected ").partition(", got ")
     return Misfit(path=path, found=found, expected=expected)
+
+
+def misfit_in_toml(exc: msgspec.ValidationError, type_: Any, *, key: str = "", value: Any = None) -> Misfit:
+    """As ``misfit``, in words of TOML, and of a list or a table with how it is written.
+
+    Args: key: where the value stands, such as ``model``; empty for a whole file.  value: what was converted, as far as
+        it may be shown.
+    """
+    why = misfit(exc, type_)
+    expected = _of_toml(why.expected)
+    if not isinstance(why.found, Words) and expected.startswith(tuple(_TOML_KINDS.values())):
+        found = seen(why, value)
+        expected += _as_in(key + why.path, list(_parts(why.path, type_)), found if isinstance(found, str) else "")
+    return msgspec.structs.replace(why, expected=expected)
+
+
+def in_toml_words(said: str) -> str:
+    """What msgspec says, or ``with_choices``, in words of TOML."""
+    said = said.replace("Object missing required field", "It lacks the field", 1)
+    said = said.replace("Object contains unknown field", "It has the unknown field", 1)
+    return _KINDS.sub(lambda kinds: f"`{_of_toml(kinds[1])}`", said)
+
+
+def _of_toml(kinds: str) -> str:
+    """Args: kinds: as msgspec names them, like ``array | null``."""
+    told = []
+    for kind in kinds.split(" | "):
+        name, blank, rest = kind.partition(" ")
+        told.append(f"{_TOML_KINDS.get(name, name)}{blank}{rest}")
+    return " or ".join(kind for kind in told if kind != "null") or kinds
+
+
+def _as_in(place: str, parts: list[Any], found: str) -> str:
+    """How a list or a table is written there. Args: found: a text that stands there in its place."""
+    name = _NAME_LAST.search(place)
+    if name is None:
+        return ""
+    for part in parts:
+        match part:
+            case inspect.VarTupleType() | inspect.ListType():
+                items = list(_alternatives(part.item_type))
+                if any(isinstance(item, inspect.StructType) for item in items):
+                    return f", as in [[{_INDEX.sub('', place).strip('.')}]]"
+                if any(isinstance(item, inspect.StrType) for item in items):
+                    return f', as in {name[1]} = ["{found if _is_plain(found) else "..."}"]'
+            case inspect.StructType():
+                fields = [field for field in part.fields if field.required] or list(part.fields[:1])
+                inner = [f'{each.encode_name} = "..."' for each in fields if _is_text(each.type)]
+                if inner and len(inner) == len(fields):
+                    return f", as in {name[1]} = {{ {', '.join(inner)} }}"
+            case inspect.DictType():
+                return f', as in {name[1]} = {{ NAME = "..." }}' if _is_text(part.value_type) else ""
+    return ""
+
+
+def _is_plain(text: str) -> bool:
+    return 0 < len(text) <= _EXAMPLE_CHARS_MAX and text.isprintable() and not set(text) & set('"\\')
+
+
+def _is_text(type_: Any) -> bool:
+    return any(isinstance(part, inspect.StrType) for part in _alternatives(type_))
 
 
 def seen(why: Misfit, value: Any) -> object:

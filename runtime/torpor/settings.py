@@ -26,7 +26,7 @@ from torpor.flags.options import FlagOptions
 from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.options import GatewayOptions
 from torpor.jobs.options import JobOptions
-from torpor.misfits import Words, misfit, read_toml, seen, unreadable
+from torpor.misfits import Words, misfit_in_toml, read_toml, seen, unreadable
 from torpor.model.circuit import CircuitOptions
 from torpor.operations.logs import LogOptions
 from torpor.operations.options import MetricsOptions, TracingOptions
@@ -221,7 +221,7 @@ class _Reader:
             try:
                 sections.setdefault(section, {})[key] = _from_text(environ[variable], type_)
             except msgspec.ValidationError as exc:
-                expected = misfit(exc, type_).expected
+                expected = misfit_in_toml(exc, type_).expected
                 self._report("environment", variable, found=environ[variable], expected=expected)
 
     def profiles(self) -> dict[str, Profile]:
@@ -305,7 +305,7 @@ class _Reader:
             try:
                 values[key] = msgspec.convert(value, types[key])
             except msgspec.ValidationError as exc:
-                why = misfit(exc, types[key])
+                why = misfit_in_toml(exc, types[key], key=prefix + key, value=value)
                 self._report(where, prefix + key + why.path, found=seen(why, value), expected=why.expected)
         return values
 

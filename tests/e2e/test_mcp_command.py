@@ -100,7 +100,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
         assert office.run("mcp", "list", "--start", code=1).stdout.startswith("SERVER  AT")
 
     missing = Command(tmp_path).run("config", "check", code=1).stdout
-    assert "mcp.closed.headers.Authorization is nothing in the variable WIKI_TOKEN" in " ".join(missing.split())
+    assert "mcp.closed.headers.Authorization is the variable WIKI_TOKEN, which is not set" in " ".join(missing.split())
 
 
 def _json(line: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from torpor.errors import ConfigError
-from torpor.misfits import Words, misfit, read_toml, seen, with_choices
+from torpor.misfits import Words, misfit, misfit_in_toml, read_toml, seen, with_choices
 
 
 class Mood(enum.Enum):
@@ -34,6 +34,11 @@ class Dog(msgspec.Struct, tag="dog", forbid_unknown_fields=True):
     size: Literal["", "small", "large"] = ""
     friends: tuple[Cat, ...] = ()
     toys: dict[str, Mood] = {}
+
+
+class Named(msgspec.Struct):
+    name: str
+    nick: str = ""
 
 
 class Home(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,6 +77,36 @@ def test_what_does_not_fit_is_told_with_its_place_and_what_would_fit(
     why = misfit(refusal(value), Home)
 
     assert (why.path, why.found, why.expected) == (path, found, expected)
+
+
+class Yard(msgspec.Struct):
+    names: tuple[str, ...] = ()
+    gate: Line | None = None
+    owner: Named | None = None
+    rows: tuple[Line, ...] = ()
+    signs: dict[str, str] = {}
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "expected"),
+    [
+        ({"names": "ann"}, ".names", 'a list, as in names = ["ann"]'),
+        ({"names": 'a"n'}, ".names", 'a list, as in names = ["..."]'),
+        ({"names": ["ann", 3]}, ".names[1]", "str"),
+        ({"owner": "ann"}, ".owner", 'a table, as in owner = { name = "..." }'),
+        ({"gate": 3}, ".gate", "a table"),
+        ({"rows": {}}, ".rows", "a list, as in [[yard.rows]]"),
+        ({"rows": [{"count": "x"}]}, ".rows[0].count", "int"),
+        ({"signs": []}, ".signs", 'a table, as in signs = { NAME = "..." }'),
+    ],
+)
+def test_a_file_is_told_in_words_of_toml_with_an_example(value: Any, path: str, expected: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert(value, Yard)
+
+    why = misfit_in_toml(refused.value, Yard, key="yard", value=value)
+
+    assert (why.path, why.expected) == (path, expected)
 
 
 def test_the_words_of_msgspec_are_kept_and_the_choices_added() -> None:

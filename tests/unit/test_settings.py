@@ -235,6 +235,7 @@ def test_text_nested_without_end_is_told_and_never_followed(home: Path) -> None:
         ({"name": "baker"}, "name is 'baker', expected the name of its file, 'clerk'"),
         ({"prompt": "x"}, "prompt is unknown, expected one of "),
         ({"tools": ["pay", 3]}, "tools[1] is 3, expected str"),
+        ({"mcp": "web"}, "mcp is 'web', expected a list, as in mcp = [\"web\"]"),
         ({"max_tokens": "many"}, "max_tokens is 'many', expected int"),
         (
             {"system": None, "model": {"kind": "scripted", "system": "You help."}},

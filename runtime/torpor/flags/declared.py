@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from torpor.flags.contract import Decision, FlagContext
-from torpor.misfits import parse_toml, with_choices
+from torpor.misfits import in_toml_words, parse_toml, with_choices
 
 KINDS: Final = ("tool", "skill", "subagent", "mcp")
 """Before the dot of a key; behind it stands the name of what is gated."""
@@ -157,7 +157,7 @@ def _flag(text: str, key: str, value: Any) -> Flag | FlagProblem:
     try:
         return msgspec.convert(value, Flag)
     except msgspec.ValidationError as exc:
-        fault, _, path = with_choices(exc, Flag).partition(" - at `$")
+        fault, _, path = in_toml_words(with_choices(exc, Flag)).partition(" - at `$")
         inner = path.rstrip("`")
         rule = re.match(r"\.rules\[(\d+)\]", inner)
         line = _line_of(text, key, rule=int(rule[1]) if rule else None)

@@ -15,7 +15,7 @@ import structlog
 
 from torpor.clock import Clock, IdSource
 from torpor.errors import ConfigError
-from torpor.misfits import misfit, seen
+from torpor.misfits import misfit_in_toml, seen
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import FALLBACK_ONLY, AnthropicOptions
 from torpor.model.circuit import Circuit, CircuitOptions, CircuitState
@@ -152,7 +152,7 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
     try:
         options = msgspec.convert(table, AnthropicOptions)
     except msgspec.ValidationError as exc:
-        why = misfit(exc, AnthropicOptions)
+        why = misfit_in_toml(exc, AnthropicOptions, key="model", value=dict(table))
         raise ConfigError(where, key=f"model{why.path}", found=seen(why, dict(table)), expected=why.expected) from exc
     for key in () if options.fallback else FALLBACK_ONLY:
         if (found := getattr(options, key)) is not None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from torpor.errors import ConfigError
-from torpor.misfits import Misfit, Words, misfit, read_toml, seen
+from torpor.misfits import Misfit, Words, misfit_in_toml, read_toml, seen
 from torpor.model.options import ScriptedOptions
 from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, ScriptedTurn
 from torpor.model.templates import CONVERSIONS, Values, conversions, placeholders
@@ -141,7 +141,9 @@ def scripted_from(table: Mapping[str, Any], *, home: Path, where: str) -> Script
     try:
         options = msgspec.convert(table, ScriptedOptions)
     except msgspec.ValidationError as exc:
-        raise _unfit(where, "model", misfit(exc, ScriptedOptions), dict(table)) from exc
+        raise _unfit(
+            where, "model", misfit_in_toml(exc, ScriptedOptions, key="model", value=dict(table)), dict(table)
+        ) from exc
     path = home / REHEARSALS_FOLDER / f"{options.rehearsal}.toml"
     rehearsal = read_rehearsal(path, pace_cps=options.pace_cps, named_by=where)
     return ScriptedModel(rehearsal, name=options.model or options.kind)
@@ -161,7 +163,7 @@ def read_rehearsal(path: Path, *, pace_cps: float | None = None, named_by: str =
     try:
         file = msgspec.convert(table, RehearsalFile)
     except msgspec.ValidationError as exc:
-        raise _unfit(where, "", misfit(exc, RehearsalFile), table) from exc
+        raise _unfit(where, "", misfit_in_toml(exc, RehearsalFile, value=table), table) from exc
     return Rehearsal(file, where=where, pace_cps=pace_cps)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from torpor.conversation.text import is_blank
 from torpor.conversation.words import words_of
 from torpor.errors import ConfigError
-from torpor.misfits import Words, misfit, read_toml, seen
+from torpor.misfits import Words, misfit_in_toml, read_toml, seen
 
 CATALOGUE_FILE: Final = "config/interventions.toml"
 ID_CHARS_MAX: Final = 64
@@ -150,7 +150,7 @@ def catalogue_from(tables: Mapping[str, Any], *, where: str) -> InterventionCata
     try:
         file = msgspec.convert(tables, _File)
     except msgspec.ValidationError as exc:
-        unfit = misfit(exc, _File)
+        unfit = misfit_in_toml(exc, _File, value=dict(tables))
         found = seen(unfit, dict(tables))
         raise ConfigError(where, key=unfit.path.strip(".") or "content", found=found, expected=unfit.expected) from exc
     for fault in itertools.chain(_faults(file), _blanks(file)):

@@ -43,9 +43,9 @@ def test_an_agents_table_names_the_file(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rule = 1", "rule is 1, expected array"),
+        ("rule = 1", "rule is 1, expected a list, as in [[rule]]"),
         ("", "rule is missing, expected a value, since it has no default"),
-        ("rule = []", "rule is [], expected array of length >= 1"),
+        ("rule = []", "rule is [], expected a list of length >= 1"),
         ("[[rule]]\nmatch = 7\nstep = [{say = 'x'}]", "rule[0].match is 7, expected str"),
         ("[[rule]]\n[[rule.step]]\nsays = 'x'", "rule[0].step[0].says is unknown, expected one of call, fail, say"),
         (

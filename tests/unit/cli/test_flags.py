@@ -94,7 +94,7 @@ def test_broken_file_is_one_line(home: Path, capsys: pytest.CaptureFixture[str])
     assert main(["flags", "--home", str(home)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        'torpor: config/flags.toml:1: flags."memory" is unusable: object missing required field default;'
+        'torpor: config/flags.toml:1: flags."memory" is unusable: it lacks the field default;'
         " `torpor config check` tells all that is wrong"
     )
 

@@ -70,7 +70,10 @@ def with_first(**changes: Any) -> Callable[[dict[str, Any]], None]:
             with_first(dose_options=[{"id": "A", "text": "x"}]),
             "intervention[0].dose_options[0].id is 'A', expected an id",
         ),
-        (with_first(dose_options=[]), "intervention[0].dose_options is [], expected array of length >= 1"),
+        (
+            with_first(dose_options=[]),
+            "intervention[0].dose_options is [], expected a list of length >= 1, as in [[intervention.dose_options]]",
+        ),
         (with_first(title=" \u200b"), "intervention[0].title is ' \\u200b', expected visible text"),
         (with_first(cautions=["fine", " "]), "intervention[0].cautions[1] is ' ', expected visible text"),
         (with_first(title=7), "intervention[0].title is 7, expected str"),
@@ -83,7 +86,10 @@ def with_first(**changes: Any) -> Callable[[dict[str, Any]], None]:
             lambda tables: tables["problems"].update({"insomnia": " "}),
             "problems.insomnia is ' ', expected visible text",
         ),
-        (lambda tables: tables.update(intervention=[]), "intervention is [], expected array of length >= 1"),
+        (
+            lambda tables: tables.update(intervention=[]),
+            "intervention is [], expected a list of length >= 1, as in [[intervention]]",
+        ),
     ],
 )
 def test_a_fault_is_told_with_its_file_its_place_and_what_is_expected(

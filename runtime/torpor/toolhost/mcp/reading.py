@@ -11,12 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from torpor.errors import ConfigError
-from torpor.misfits import Words, misfit
+from torpor.misfits import Words, misfit_in_toml
 from torpor.toolhost.mcp.options import MCP_FILE, SERVER_NAME, SERVER_NAME_MAX, McpServer, Servers, faults_of
 from torpor.toolhost.mcp.values import Values
 
 TABLE: Final = "mcp"
 _NAME: Final = re.compile(SERVER_NAME)
+_KINDS: Final = {"str": "a text", "int": "a number", "float": "a number", "array": "a list", "object": "a table"}
+"""What a value is, which may be secret."""
 
 
 class McpTables:
@@ -49,8 +51,8 @@ class McpTables:
         try:
             server = msgspec.convert(table, McpServer)
         except msgspec.ValidationError as exc:
-            unfit = misfit(exc, McpServer)
-            found = unfit.found if isinstance(unfit.found, Words) else Words("unusable")
+            unfit = misfit_in_toml(exc, McpServer, key=where)
+            found = unfit.found if isinstance(unfit.found, Words) else Words(_KINDS.get(unfit.found, "unusable"))
             self._report(f"{where}{unfit.path}", found, unfit.expected)
             return None
         self.problems += faults_of(name, server)

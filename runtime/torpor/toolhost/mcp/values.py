@@ -85,8 +85,10 @@ class Values:
         if value.env:
             held = self._environ.get(value.env)
             if not held:
-                found = Words(f"nothing in the variable {value.env}")
-                raise ConfigError(MCP_FILE, key=where, found=found, expected="a variable that is set")
+                found = Words(
+                    f"the variable {value.env}, which is {'empty' if value.env in self._environ else 'not set'}"
+                )
+                raise ConfigError(MCP_FILE, key=where, found=found, expected="a value in it")
             return _sendable(value.prefix + held, where=where)
         return _sendable(value.prefix + _text(self._home / value.file, where=where), where=where)
 

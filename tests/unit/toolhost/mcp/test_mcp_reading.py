@@ -33,7 +33,11 @@ FAULTS: dict[str, tuple[str, str]] = {
     "wrong value": (f'[mcp.a]\ncommand = "x"\nenv = "{SECRET}"', "mcp.a.env is"),
     "wrong inner": ('[mcp.a]\ncommand = "x"\nenv = { A = 1 }', "mcp.a.env"),
     "no place": ('[mcp.a]\ncommand = "x"\nenv = { A = {} }', "mcp.a.env.A is no single place"),
-    "variable": ('[mcp.a]\ncommand = "x"\nenv = { A = { env = "GONE" } }', "is nothing in the variable GONE"),
+    "no list": ('[mcp.a]\ncommand = "x"\nargs = "y"', 'mcp.a.args is a text, expected a list, as in args = ["..."]'),
+    "variable": (
+        '[mcp.a]\ncommand = "x"\nenv = { A = { env = "GONE" } }',
+        "is the variable GONE, which is not set, expected a value in it",
+    ),
     "file": (
         '[mcp.a]\ncommand = "x"\nenv = { A = { file = "gone" } }',
         "/gone', unreadable (no such file or directory)",
