@@ -164,6 +164,7 @@ async def running(
                 metrics=instruments.metrics, supervisor=engine.supervisor, drain=engine.drain, mcp=engine.mcp
             ),
             uploads=engine.uploads,
+            message_attachments_max=settings.attachments.message_attachments_max,
         )
         async with open_gateway(
             ports=wrapping.gateway(ports),

@@ -62,10 +62,10 @@ class UnknownAttachment(ClientError):
 
     code = "unknown_attachment"
 
-    def __init__(self) -> None:
-        super().__init__(
-            "there is no such attachment, or it was not sent within its time, or it was deleted; upload it again"
-        )
+    def __init__(self, *, is_own: bool = True) -> None:
+        """Args: is_own: whether the message is for a conversation of the client's own."""
+        gone = "there is no such attachment, or it was not sent within its time, or it was deleted; upload it again"
+        super().__init__(gone if is_own else "files can be sent to your own conversations only, this is another's")
 
 
 class UnknownUpload(ClientError):

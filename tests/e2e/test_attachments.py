@@ -1,6 +1,7 @@
 """Files at the command line, and an upload that a killed server cuts off again and again."""
 
 import hashlib
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +59,40 @@ def test_files_go_with_a_message(torpor: Command, server: ServerProcess, tmp_pat
     assert "a video or a sound recording" in refused
     assert "(attached scan.jpg (image/png))" in torpor.output("inspect", "c1", "--content")
     assert ", 2 blobs" in torpor.output("verify", "c1")
+
+
+def test_operators_see_which_files_came_and_get_them(torpor: Command, server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("open on Monday")
+    blob = hashlib.sha256(b"open on Monday").hexdigest()
+    (said,) = torpor.facts("send", "--conversation", "c3", "--attach", f"{tmp_path}/note.txt")
+    assert said["attachments"] == [
+        {"blob": blob, "media_type": "text/plain", "size_bytes": 14, "tokens": said["attachments"][0]["tokens"]}
+        | {"name": "note.txt"}
+    ]
+    assert f", with 1 attachment: text/plain {blob[:12]}" in (shown := torpor.output("inspect", "c3"))
+    assert "note.txt" not in shown
+    (received,) = [row for row in torpor.facts("inspect", "c3") if row["kind"] == "message_received"]
+    assert [each["blob"] for each in received["facts"]["attachments"]] == [blob]
+    torpor.run("fetch", "c3", blob[:8], "--out", f"{tmp_path}/kept")
+    assert (tmp_path / "kept").read_text() == torpor.output("fetch", "c3", blob) == "open on Monday"
+    assert "is there already" in torpor.complaint("fetch", "c3", blob, "--out", f"{tmp_path}/kept")
+    assert "no message of developer/c3 has a file '0000'" in torpor.complaint("fetch", "c3", "0000")
+    with urllib.request.urlopen(torpor.output("link", "c3", blob[:8]).strip(), timeout=DEADLINE_S) as answer:
+        assert answer.read() == b"open on Monday"
+
+
+def test_files_that_a_message_cannot_have_are_not_uploaded(
+    torpor: Command, server: ServerProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("open on Tuesday")
+    files = ["--attach", f"{tmp_path}/a.txt"]
+    told = [
+        torpor.complaint("send", "look", "--conversation", "ann/c1", *files),
+        torpor.complaint("send", "look", "--conversation", "c4", *33 * files),
+    ]
+    assert "ann/c1 is another's, and files can be sent to your own conversations only" in told[0]
+    assert "the message has 33 files, expected at most 32" in told[1]
+    assert not any("attached" in each for each in told)
 
 
 class Killing:

@@ -17,13 +17,14 @@ import os, anyio
 async def main():
     async with TorporClient(os.environ["TORPOR_URL"], os.environ["TORPOR_TOKEN"]) as client:
         await show_scan(client, Path("scan.txt"))
+        print(await fetch_all(client, "desk-1"))
 
 anyio.run(main)
 """
 
 
 def test_examples_tell_a_context_send_a_message_show_the_reply_and_send_a_file(tmp_path: Path) -> None:
-    first, _, of_files = EXAMPLES
+    first, _, of_files, of_blobs = EXAMPLES
     office = Command(tmp_path)
     office.run("init", ".")
     (tmp_path / "scan.txt").write_text("No shadow.")
@@ -39,12 +40,12 @@ def test_examples_tell_a_context_send_a_message_show_the_reply_and_send_a_file(t
                 timeout=DEADLINE_S,
                 check=False,
             )
-            for program in (first, of_files + OF_FILES)
+            for program in (first, of_files + of_blobs + OF_FILES)
         ]
         journal = office.facts("inspect", "desk-1")
 
     assert (chat.stdout, chat.stderr) == ("Let me look.\nThursday: 8:00 to 20:00\n", "")
     assert "context_changed" in {row["kind"] for row in journal}
     assert files.stderr == ""
-    assert re.fullmatch(r"text/plain \n/attachments/\S+\n", files.stdout)
+    assert re.fullmatch(r"text/plain \n/attachments/\S+\n{'scan.txt': b'No shadow.'}\n", files.stdout)
     assert (tmp_path / "kept").read_text() == "No shadow."

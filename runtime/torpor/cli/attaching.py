@@ -7,8 +7,11 @@ from typing import Any, Protocol
 import anyio
 import click
 
+from torpor.cli.paths import shortened
 from torpor.client.failures import RequestRefused
+from torpor.operations.counted import counted
 from torpor.records.attachments import MEDIA_TYPE, Attachment, told_of
+from torpor.records.frames import Welcome
 
 
 class Uploads(Protocol):
@@ -17,8 +20,21 @@ class Uploads(Protocol):
     async def upload(self, data: bytes, *, name: str) -> dict[str, Any]: ...
 
 
-async def attached(client: Uploads, file: Path, *, say: Callable[[str], None]) -> str:
-    """What a message names the file by, once the server has it; what it made of it is said.
+def why_not(welcome: Welcome, conversation: str, *, files: int) -> str:
+    """What is in the way of a message to ``conversation`` with so many files; empty where nothing is."""
+    if not files:
+        return ""
+    *owners, _ = conversation.split("/")
+    if (welcome.tenant, welcome.owner) != tuple([welcome.tenant, *(owners or [welcome.owner])][-2:]):
+        return f"{shortened(conversation)} is another's, and files can be sent to your own conversations only"
+    if welcome.message_attachments_max and files > welcome.message_attachments_max:
+        most = welcome.message_attachments_max
+        return f"the message has {files} files, expected at most {most}; send them in several messages"
+    return ""
+
+
+async def attached(client: Uploads, file: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
+    """What the server keeps of the file, with what a message names it by as ``attachment``; it is said as well.
 
     Raises: click.ClickException: the file cannot be read, or no model could be shown it.
     """
@@ -33,7 +49,7 @@ async def attached(client: Uploads, file: Path, *, say: Callable[[str], None]) -
     except RequestRefused as exc:
         raise click.ClickException(f"cannot attach {file}: {exc}") from exc
     say(f"attached {_told(row)}")
-    return str(row["attachment"])
+    return row
 
 
 def _told(row: dict[str, Any]) -> str:
@@ -42,4 +58,4 @@ def _told(row: dict[str, Any]) -> str:
         blob="", media_type=media_type, size_bytes=0, tokens=0, name=row.get("name", ""), pages=row.get("pages", 0)
     )
     note = f"; {row['note']}" if row.get("note") else ""
-    return f"{told_of(found)}, about {row['tokens']} tokens{note}"
+    return f"{told_of(found)}, about {counted(row['tokens'], 'token')}{note}"

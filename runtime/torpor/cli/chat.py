@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 import click
 
+from torpor.cli.attaching import why_not
 from torpor.cli.chat_session import ChatSession
 from torpor.cli.destination import Destination, destination
 from torpor.cli.keyboard import Keyboard
@@ -56,7 +57,7 @@ async def _chat(server: Server, wanted: str | None, agent: str) -> None:
     async with server.client(url, token, on_connection=on_connection) as client:
         try:
             with anyio.fail_after(ANSWER_DEADLINE_S):
-                await client.connected()
+                welcome = await client.connected()
                 place = Destination(f"c-{RandomIds().new_id()[:8]}", is_new=True)
                 if wanted is not None:
                     place = await destination(client, wanted)
@@ -78,6 +79,7 @@ async def _chat(server: Server, wanted: str | None, agent: str) -> None:
                 screen=screen,
                 echoes=not source.isatty(),
                 on_continue=keyboard.take if keyboard else lambda: None,
+                why_not=lambda files: why_not(welcome, conversation, files=files),
             )
             lines = keyboard.lines(screen.typed) if keyboard else lines_of(source.fileno())
             try:

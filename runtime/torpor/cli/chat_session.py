@@ -85,8 +85,11 @@ class ChatSession:
         screen: Screen,
         echoes: bool,
         on_continue: Callable[[], None] = lambda: None,
+        why_not: Callable[[int], str] = lambda _: "",
     ) -> None:
-        """Args: echoes: show what was sent, since no terminal has.  on_continue: called after a stop, as by Ctrl-Z."""
+        """Args: echoes: show what was sent, since no terminal has.  on_continue: called after a stop, as by Ctrl-Z.
+        why_not: what is in the way of a message with so many files; empty where nothing is."""
+        self._why_not = why_not
         self._on_continue = on_continue
         self._client = client
         self._conversation = conversation
@@ -172,7 +175,12 @@ class ChatSession:
         and a word was meant for us and is answered here; a second slash before it makes it a message."""
         command = line.rstrip()
         if command.startswith(_ATTACH):
-            self._files.append(file := _File(_file_in(command.removeprefix(_ATTACH).strip())))
+            file = _File(_file_in(command.removeprefix(_ATTACH).strip()))
+            waiting = sum(bool(each.attachment) or not each.is_over.is_set() for each in self._files)
+            if why := self._why_not(waiting + 1):
+                self._screen.note(f"cannot attach {file.path}: {why}")
+                return
+            self._files.append(file)
             tasks.start_soon(self._attach, file)
             return
         offer = next((offer for offer in self._offers if command == f"/{offer}"), None)
@@ -188,7 +196,8 @@ class ChatSession:
 
     async def _attach(self, file: _File) -> None:
         try:
-            file.attachment = await attached(self._client, file.path, say=self._screen.note)
+            row = await attached(self._client, file.path, say=self._screen.note)
+            file.attachment = row["attachment"]
         except (ClientError, click.ClickException) as exc:
             self._screen.note(str(exc))
         file.is_over.set()

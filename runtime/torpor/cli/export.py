@@ -1,15 +1,14 @@
 """``torpor export``: a conversation, whole, as lines of JSON."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import anyio
 import click
 
 from torpor.cli.folders import data_folder, data_option, home_option
+from torpor.cli.out_file import check_place, written
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.stored_blobs import stored_blobs
@@ -19,9 +18,6 @@ from torpor.operations.export import BadExport, exported
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Blobs
 from torpor.store.sqlite.auditing import AuditReader, open_to_audit
-
-_FILE_MODE: Final = 0o600
-"""It holds what people said."""
 
 
 @click.command(short_help="Write a conversation into a file.")
@@ -43,7 +39,7 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
     reads the file. ID is [tenant/]owner/conversation, short where that is unique.
     """
     if out is not None:
-        _check_place(out, force=force)
+        check_place(out, force=force)
     folder = data_folder(home, data)
     with open_to_audit(folder) as reader:
         key = named(name, list(reader.keys()))
@@ -58,32 +54,14 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
         click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{beside}")
 
 
-def _check_place(out: Path, *, force: bool) -> None:
-    """Raises: click.ClickException: a file cannot be put there, or must not."""
-    if not out.parent.is_dir():
-        raise click.ClickException(f"folder {out.parent} does not exist, expected one to put {out.name} into")
-    if not os.path.lexists(out):
-        return
-    if out.is_symlink() or not out.is_file():  # whatever it is was not made by an export, and would be gone
-        raise click.ClickException(f"{out} is no regular file, expected one or a name that is free")
-    if not force:
-        raise click.ClickException(f"{out} is there already, --force replaces it")
-
-
 def _to_standard_output(reader: AuditReader, blobs: Blobs, key: ConversationKey) -> Verdict:
     return anyio.run(_exported, reader, blobs, key, sys.stdout.buffer.write)
 
 
 def _to_file(reader: AuditReader, blobs: Blobs, key: ConversationKey, out: Path) -> Verdict:
     """Whole, or as it was."""
-    part = out.with_name(f".{out.name}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE), "wb") as file:
-            verdict = anyio.run(_exported, reader, blobs, key, file.write)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
-    return verdict
+    with written(out) as file:
+        return anyio.run(_exported, reader, blobs, key, file.write)
 
 
 async def _exported(

@@ -26,6 +26,8 @@ VERBS: Final = {
     "ps": "List conversations and what they are doing.",
     "inspect": "Show the journal of a conversation as a timeline.",
     "verify": "Rebuild every request from the journal and compare.",
+    "fetch": "Get a file back that somebody sent.",
+    "link": "Give an address from which anybody may get a file.",
     "export": "Write a conversation into a file.",
     "import": "Read a conversation from a file.",
     "create": "Begin a conversation without a message.",

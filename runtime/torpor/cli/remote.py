@@ -216,7 +216,7 @@ class Questions:
 
         Raises: click.ClickException: it has no such sub-agent, or several.
         """
-        path = await self._path(name)
+        path = await self.path(name)
         try:
             return await self._journal(f"{path}/{child}" if child else path)
         except RequestRefused as exc:
@@ -241,13 +241,13 @@ class Questions:
 
     async def hibernate(self, name: str, *, deadline_s: float) -> str:
         """Put it to sleep; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.hibernate(path, deadline_s=deadline_s)
         return path
 
     async def thaw(self, name: str) -> str:
         """Wake it; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.thaw(path)
         return path
 
@@ -257,48 +257,48 @@ class Questions:
 
     async def rename(self, name: str, *, title: str) -> str:
         """Give it another title; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.rename(path, title)
         return path
 
     async def archive(self, name: str) -> str:
         """Have lists leave it out; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.archive(path)
         return path
 
     async def unarchive(self, name: str) -> str:
         """Have lists show it again; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.unarchive(path)
         return path
 
     async def quarantine(self, name: str, *, reason: str) -> str:
         """Set it aside; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.quarantine(path, reason=reason)
         return path
 
     async def release(self, name: str) -> str:
         """Take it back; returns its path."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.release(path)
         return path
 
     async def row(self, name: str) -> dict[str, Any]:
         """Where it stands."""
-        path = await self._path(name)
+        path = await self.path(name)
         return next((row for row in await self.listed(archived=True) if row["path"] == path), {})
 
     async def fork(self, name: str, into: str, *, before: str, title: str) -> str:
         """Begin another one with the same beginning; returns the path of that."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.fork(path, into, before=before, title=title)
         return f"{path.rpartition('/')[0]}/{into}"
 
     async def delete(self, name: str) -> str:
         """Take it away for good; returns the path that it had."""
-        path = await self._path(name)
+        path = await self.path(name)
         await self._client.delete(path)
         return path
 
@@ -308,7 +308,7 @@ class Questions:
 
     async def refresh(self, name: str) -> tuple[str, str]:
         """Have its live context made anew; returns its path and what was done."""
-        path = await self._path(name)
+        path = await self.path(name)
         return path, await self._client.refresh(path)
 
     async def jobs(self) -> list[dict[str, Any]]:
@@ -334,7 +334,8 @@ class Questions:
     async def _job_path(self, name: str) -> str:
         return resolved_job(name, [row["path"] for row in await self.jobs()])
 
-    async def _path(self, name: str) -> str:
+    async def path(self, name: str) -> str:
+        """The whole name of the conversation. Raises: click.ClickException: none is called so, or several are."""
         return name if is_whole(name) else resolved(name, [row["path"] for row in await self.listed(archived=True)])
 
 

@@ -9,7 +9,7 @@ import anyio
 import click
 import msgspec
 
-from torpor.cli.attaching import attached
+from torpor.cli.attaching import attached, why_not
 from torpor.cli.destination import Destination, destination
 from torpor.cli.faults import CUT_SHORT, IS_CUT, asked_again, one_line, remedy
 from torpor.cli.folders import where
@@ -33,6 +33,7 @@ _EXIT_CODES: Final = {
     Ending.CANCELLED: TURN_CANCELLED,
     Ending.REFUSED: TURN_REFUSED,
 }
+_OF_A_FILE: Final = ("blob", "media_type", "size_bytes", "tokens", "name")
 _OFFERED: Final = {
     Offer.CONTINUE: "has the reply go on where it was cut",
     Offer.RETRY: "has it tried again",
@@ -164,6 +165,8 @@ class _Sending(msgspec.Struct, frozen=True):
     lookback: int = 0
     message_id: str = ""
     files: tuple[Path, ...] = ()
+    attachments: tuple[dict[str, Any], ...] = ()
+    """What the server has made of them."""
     is_named: bool = True
     """Whether somebody has said which conversation; else its name is a new one."""
 
@@ -185,6 +188,7 @@ async def _answered(
                 if place.name != sending.conversation:
                     _say(f"this is {shortened(place.name)}")
                 sending = msgspec.structs.replace(sending, conversation=place.name)
+            sending = await _with_files(client, sending)
             return sending, await _turn_of(client, sending, accepted, is_new=place.is_new)
     raise click.ClickException(_unanswered(server, sending, patience, is_accepted=accepted.is_set()))
 
@@ -199,10 +203,17 @@ def _unanswered(server: Server, sending: _Sending, patience: Patience, *, is_acc
     return f"no reply {patience.ran_out}; the message was not acknowledged, it may have arrived or not: {again}"
 
 
+async def _with_files(client: TorporClient, sending: _Sending) -> _Sending:
+    """Raises: click.ClickException: before any was uploaded, if the message cannot have them."""
+    if sending.files and (why := why_not(await client.connected(), sending.conversation, files=len(sending.files))):
+        raise click.ClickException(f"cannot attach {sending.files[0]}: {why}")
+    rows = tuple([await attached(client, file, say=_say) for file in sending.files])
+    return msgspec.structs.replace(sending, attachments=rows)
+
+
 async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Event, *, is_new: bool) -> AnsweringTurn:
     """Watch, send, and follow the turn that takes the message; sets ``accepted`` when it is."""
     name = sending.conversation
-    attachments = [await attached(client, file, say=_say) for file in sending.files]
     steers = sending.when_busy is WhenBusy.STEER
     async with client.watch(name) as watch:
         first = await anext(watch)  # from here on nothing is missed
@@ -214,7 +225,7 @@ async def _turn_of(client: TorporClient, sending: _Sending, accepted: anyio.Even
             agent=sending.agent,
             resume=sending.resume,
             lookback=sending.lookback,
-            attachments=attachments,
+            attachments=[row["attachment"] for row in sending.attachments],
         )
         accepted.set()
         if is_new:
@@ -266,6 +277,7 @@ def _facts(sending: _Sending, turn: AnsweringTurn) -> dict[str, Any]:
         "detail": turn.detail,
         "stop_reason": turn.stop_reason,
         "offers": turn.offers,
+        "attachments": [{name: row.get(name, "") for name in _OF_A_FILE} for row in sending.attachments],
     }
 
 

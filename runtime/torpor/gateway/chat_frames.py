@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from torpor.attachment_errors import UnknownAttachment
 from torpor.conversation.text import clean, is_blank
 from torpor.errors import BadFrame, EmptyMessage, NothingToCancel, TooLong, UnknownConversation
 from torpor.gateway.auth import Principal, Scope
@@ -37,7 +38,11 @@ def send(desk: Desk, frame: Send, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
     command = _message(frame, by=by, options=desk.options)
     if frame.attachments:
-        command = msgspec.structs.replace(command, attachments=desk.ports.uploads.named(key, frame.attachments))
+        try:
+            attachments = desk.ports.uploads.named(key, frame.attachments)
+        except UnknownAttachment:
+            raise UnknownAttachment(is_own=(key.tenant, key.owner) == (by.tenant, by.owner)) from None
+        command = msgspec.structs.replace(command, attachments=attachments)
     desk.tell(frame, key, command, answer=partial(_accepted, frame))
 
 

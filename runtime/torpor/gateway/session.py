@@ -97,6 +97,7 @@ class Session:
         self._clock = clock
         self._options = options
         self._limits = limits
+        self._message_attachments_max = ports.message_attachments_max
         self._share: Share | None = None
         """Of the person, once known."""
         self._frames = 0
@@ -262,6 +263,7 @@ class Session:
                 scopes=principal.scopes,
                 expires_at_us=principal.expires_us or 0,
                 frame_bytes_max=self._options.frame_bytes_max,
+                message_attachments_max=self._message_attachments_max,
                 ref=frame.ref,
             )
         )

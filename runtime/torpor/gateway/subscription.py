@@ -109,6 +109,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Jobs
     server: Operated
     uploads: Uploads
+    message_attachments_max: int = 0
+    """What clients are told of it; 0 for nothing."""
     events: EventTexts = msgspec.field(default_factory=EventTexts)
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from torpor.records.attachments import attachment_of, told_of
+from torpor.operations.counted import counted
+from torpor.records.attachments import Attachment, attachment_of, is_marker, told_of
 from torpor.records.blocks import Block, head_of
 from torpor.records.journal import (
     AttemptStarted,
@@ -55,6 +56,8 @@ from torpor.records.journal import (
 Facts = dict[str, Any]
 Description = tuple[str, Facts, str]
 """Summary, facts, content."""
+_BLOB_CHARS: Final = 12
+"""Of the name of a file in a line: a conversation hardly has two that begin alike."""
 
 
 def _created(record: ConversationCreated) -> Description:
@@ -100,15 +103,33 @@ def _received(record: MessageReceived) -> Description:
         "size_bytes": size,
         "cleaned": record.cleaned,
         "lookback": record.lookback,
+        "attachments": [_attachment(each) for each in _attachments(record)],
     }
     cleaned = f", {record.cleaned} characters replaced" if record.cleaned else ""
     back = f", looks back {record.lookback}" if record.lookback else ""
     busy = f", {record.when_busy.value} when busy" if record.when_busy is not WhenBusy.QUEUE else ""
     return (
-        f"message {record.message_id!r} from {record.principal!r} ({size} bytes{busy}{back}{cleaned})",
+        f"message {record.message_id!r} from {record.principal!r} ({size} bytes{busy}{back}{cleaned}){_with(record)}",
         facts,
         content,
     )
+
+
+def _attachments(record: MessageReceived) -> list[Attachment]:
+    return [attachment_of(block) for block in map(bytes, record.blocks) if is_marker(block)]
+
+
+def _attachment(attachment: Attachment) -> Facts:
+    """Without its name, which a person gave it: that is content."""
+    facts: Facts = {name: getattr(attachment, name) for name in ("blob", "media_type", "size_bytes", "tokens", "pages")}
+    return facts
+
+
+def _with(record: MessageReceived) -> str:
+    if not (found := _attachments(record)):
+        return ""
+    told = ", ".join(f"{each.media_type} {each.blob[:_BLOB_CHARS]}" for each in found)
+    return f", with {_count(found, 'attachment')}: {told}"
 
 
 def _retracted(record: MessageRetracted) -> Description:
@@ -210,7 +231,7 @@ def _requested(record: ModelRequested) -> Description:
     joined = f", joined by {', '.join(map(repr, record.joined))}" if record.joined else ""
     whom = f"model {record.model!r}" if record.model else "model"
     over = f", over its allotment of {', '.join(record.over)}" if record.over else ""
-    return f"{whom} asked, round {record.round} (about {tokens} tokens{joined}{over})", facts, ""
+    return f"{whom} asked, round {record.round} (about {counted(tokens, 'token')}{joined}{over})", facts, ""
 
 
 def _replied(record: ModelReplied) -> Description:
@@ -358,7 +379,7 @@ def _skill_loaded(record: SkillLoaded) -> Description:
         "allowed_tools": list(record.allowed_tools),
         "tokens": record.tokens,
     }
-    return f"skill {record.skill} loaded (about {record.tokens} tokens)", facts, ""
+    return f"skill {record.skill} loaded (about {counted(record.tokens, 'token')})", facts, ""
 
 
 def _subagent_started(record: SubagentStarted) -> Description:
@@ -458,7 +479,7 @@ def _usage(usage: Usage) -> Facts:
 
 
 def _count(things: Sized, noun: str) -> str:
-    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+    return counted(len(things), noun)
 
 
 def _size_bytes(content: str) -> int:

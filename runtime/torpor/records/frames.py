@@ -384,6 +384,8 @@ class Welcome(ServerFrame, frozen=True, tag="welcome"):
     """When the token ends, UTC; 0 for one that does not."""
     frame_bytes_max: int = 0
     """The longest frame that the server takes; it closes a connection that sends a longer one."""
+    message_attachments_max: int = 0
+    """How many files one message may have; 0 where that is not told."""
     ref: str = ""
 
 

@@ -1,7 +1,7 @@
 """Lines, items and Ctrl-C in a chat, with a client that does what the test says."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,15 @@ class World:
         if self.refusal is not None:
             raise self.refusal
 
-    def session(self, *, echoes: bool = True, prompt: str = "") -> ChatSession:
+    def session(
+        self, *, echoes: bool = True, prompt: str = "", why_not: Callable[[int], str] = lambda _: ""
+    ) -> ChatSession:
         def write(text: str) -> None:
             self.shown += text
             self._tell()
 
-        return ChatSession(self, CONVERSATION, agent="", screen=Screen(write, prompt=prompt), echoes=echoes)
+        screen = Screen(write, prompt=prompt)
+        return ChatSession(self, CONVERSATION, agent="", screen=screen, echoes=echoes, why_not=why_not)
 
     async def run(self, session: ChatSession) -> None:
         with anyio.fail_after(5):
@@ -444,6 +447,16 @@ async def test_a_file_goes_with_the_next_message_which_waits_for_it(world: World
     assert world.attached == [(), ("ticket of a.txt",)]
     assert "attached a.txt (text/plain), about 3 tokens; read as Latin-1" in world.shown
     assert "cannot read" in world.shown
+
+
+async def test_a_file_that_a_message_cannot_have_is_not_uploaded(world: World) -> None:
+    world.begin()
+    world.type("/attach a.txt\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, world.session(why_not=lambda files: f"{files} is too many"))
+        await world.until("cannot attach a.txt: 1 is too many")
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_came_with_a_message_is_shown(world: World) -> None:

@@ -1,0 +1,57 @@
+"""``torpor fetch``: gets a file back that somebody sent."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from torpor.cli.blob_named import blob_named
+from torpor.cli.out_file import check_place, written
+from torpor.cli.output import json_option, print_json
+from torpor.cli.paths import shortened
+from torpor.cli.remote import Questions, Server, ask, server_options
+
+_EXTRA_S: Final = 570.0
+"""For a large file on a slow line."""
+
+
+@click.command(short_help="Get a file back that somebody sent.")
+@click.argument("name", metavar="ID")
+@click.argument("blob", metavar="BLOB")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to; standard output by default.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there, once the new one is whole.")
+@server_options
+@json_option
+def command(*, name: str, blob: str, out: Path | None, force: bool, server: Server, as_json: bool) -> None:
+    """Get the file BLOB of the conversation ID: what was kept of it, which models are shown.
+
+    `torpor inspect ID` names the files of each message; BLOB may be cut short where that is unique.
+    """
+    if out is not None:
+        check_place(out, force=force)
+    elif as_json:
+        raise click.UsageError("--json needs --out, since the file itself goes to standard output.")
+    elif sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("a file may hold what a terminal obeys, expected --out FILE or a pipe.")
+
+    async def fetched(connected: Questions) -> tuple[str, str, bytes]:
+        path = await connected.path(name)
+        whole = await blob_named(connected.client, path, blob)
+        return path, whole, await connected.client.fetch(path, whole)
+
+    path, whole, data = ask(server, fetched, extra_s=_EXTRA_S)
+    if out is None:
+        sys.stdout.buffer.write(data)
+        return
+    with written(out) as file:
+        file.write(data)
+    if as_json:
+        print_json({"path": path, "blob": whole, "size_bytes": len(data), "file": str(out)})
+    else:
+        click.echo(f"fetched {whole[:12]} of {shortened(path)} to {out}: {len(data)} bytes")
