@@ -32,10 +32,11 @@ class McpAsks:
         links = self._servers.links([server], tenant=context.tenant, principal=context.principal)
         if not links:
             raise ToolRefused(f"there is no credential for the server {server}; nothing was asked")
-        connection = self._servers.connection(links[0])
         deadline_s = self.deadline_s(server, tool)
+        until_s = anyio.current_time() + deadline_s
+        connection = await self._servers.reached(links[0], wait_s=deadline_s * WAITING_SHARE)
         try:
-            with anyio.fail_after(deadline_s):
+            with anyio.fail_after(until_s - anyio.current_time()):
                 answer = await connection.call(
                     tool, arguments, wait_s=deadline_s * WAITING_SHARE, report=context.report
                 )

@@ -68,10 +68,12 @@ class Connection:
         options: McpOptions,
         chance: Callable[[], float],
         asked: Mapping[str, str] = NOBODY,
+        freed: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             asked: as ``read_listing`` has it.
+            freed: to be called when it is needed no more, or perhaps.
             opening: what a connection is made of now; takes time. Raises: ConfigError. NoCredential.
             chance: from 0 up to 1, drawn anew each time.
         """
@@ -85,6 +87,7 @@ class Connection:
         self._options = options
         self._chance = chance
         self._asked = asked
+        self._freed = freed
         self._session: Session | None = None
         self._calls: set[anyio.CancelScope] = set()
         self._waiting = 0
@@ -145,6 +148,7 @@ class Connection:
                 self.want()
         finally:
             self._waiting -= 1
+            self._freed()
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, wait_s: float, report: Callable[[str], None]
@@ -171,6 +175,7 @@ class Connection:
                 self.used_s = anyio.current_time()
                 if self._stale_why:
                     self._tell()
+                self._freed()
         if answer is None:
             why = f": {self._lost_why}" if self._lost_why else ""
             raise ConnectionLost(f"the connection to {self.name} ended{why}")
@@ -245,6 +250,7 @@ class Connection:
                     await self.next_news()
         finally:
             self._waiting -= 1
+            self._freed()
         why = f" ({self._why})" if self._why else ""
         raise NotStarted(f"the server {self.name} cannot be reached now{why}; nothing was done, try again later")
 
@@ -385,6 +391,7 @@ class Connection:
     def _enter(self, signal: ServerSignal) -> None:
         self.state = next_state(self.state, signal)
         self._tell()
+        self._freed()
 
     def _tell(self) -> None:
         self._news.set()

@@ -48,6 +48,9 @@ class McpTools:
         """See ``contract.Elsewhere``."""
         is_known = True
         for link in self._links(key, principal):
+            if not self._servers.has_room(link):
+                is_known = False
+                continue
             try:
                 connection = self._servers.connection(link)
             except NotStarted:
@@ -61,10 +64,11 @@ class McpTools:
         """See ``contract.Elsewhere``."""
         if self.is_known(key, principal):  # which has all of them started that are not
             return
-        with anyio.move_on_after(self._servers.options.turn_wait_s):
+        wait_s = self._servers.options.turn_wait_s
+        with anyio.move_on_after(wait_s):
             for link in self._links(key, principal):
                 try:
-                    await self._servers.connection(link).known()
+                    await (await self._servers.reached(link, wait_s=wait_s)).known()
                 except NotStarted:
                     continue
 

@@ -74,6 +74,9 @@ class McpServers:
         self._asked = asked
         self._connections: dict[Link, tuple[Connection, anyio.CancelScope]] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._freed = anyio.Event()
+        """Set, and replaced, when there may be room, while somebody waits for it."""
+        self._wait_for_room = 0
         self._lost = Counter[str]()
         """Of connections that made room."""
 
@@ -116,11 +119,33 @@ class McpServers:
             options=self.options,
             chance=self._chance,
             asked=self._asked.get(link.server, NOBODY),
+            freed=self._may_have_room,
         )
         scope = anyio.CancelScope()
         self._connections[link] = (connection, scope)
         self._tasks.start_soon(self._own, connection, scope, name=f"mcp:{link.server}")
         return connection
+
+    async def reached(self, link: Link, *, wait_s: float) -> Connection:
+        """As ``connection``, once there is room. Args: wait_s: the longest that it is waited for."""
+        self._wait_for_room += 1
+        try:
+            with anyio.move_on_after(wait_s):
+                while self._tasks is not None and not self.has_room(link):
+                    await self._freed.wait()
+        finally:
+            self._wait_for_room -= 1
+        return self.connection(link)
+
+    def has_room(self, link: Link) -> bool:
+        """Whether ``connection`` has one, or can make one."""
+        is_full = link not in self._connections and len(self._connections) >= self.options.connections_max
+        return not is_full or not all(each.is_needed for each, _ in self._connections.values())
+
+    def _may_have_room(self) -> None:
+        if self._wait_for_room:
+            self._freed.set()
+            self._freed = anyio.Event()
 
     def listings(self, links: Iterable[Link]) -> tuple[tuple[Link, Listing], ...]:
         """What is known of each; nothing of those that were not needed yet."""

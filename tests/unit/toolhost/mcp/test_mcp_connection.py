@@ -419,10 +419,15 @@ async def test_who_waits_for_a_connection_keeps_it(tmp_path: Path) -> None:
             tasks.start_soon(servers.connection(ada).known)
             await opened.wait()
             with pytest.raises(NotStarted, match="too many servers"):
-                servers.connection(bob)
+                await servers.reached(bob, wait_s=0.0)
+
+            async def waits() -> None:
+                await (await servers.reached(bob, wait_s=30.0)).known()
+
+            tasks.start_soon(waits)
             opens.set()
-        assert await call(servers, link=ada) == "read of life 1"
         assert await call(servers, link=bob) == "read of life 2"
+        assert await call(servers, link=ada) == "read of life 3"
 
 
 async def test_a_connection_that_is_refused_is_replaced_once_its_calls_are_over() -> None:
