@@ -177,7 +177,7 @@ async def test_page_names_nobody_and_nothing_that_was_said(home: Home) -> None:
         await known_work(house)
         page = (await get(house.server.url, "/metrics")).body
 
-    for word in ("developer", "c1", "c2", "File", "Done", "make_up_my_mind", house.server.development_token):
+    for word in ("developer", "c1", "c2", "File it", "Done", "make_up_my_mind", house.server.development_token):
         assert word not in page
 
 
