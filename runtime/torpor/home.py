@@ -32,7 +32,7 @@ from torpor.toolhost.load import load_tools
 from torpor.toolhost.mcp.asking import McpAsks
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.loading import open_session, require_sdk
-from torpor.toolhost.mcp.servers import McpServers
+from torpor.toolhost.mcp.servers import McpServers, off_for_nobody
 from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.registry import ToolRegistry
 from torpor.turn.agents import Agent, Agents
@@ -110,10 +110,10 @@ def load_home(
     Raises: ConfigError: an agent or a flag cannot be used, or an agent's fixed parts are more than its profile grants.
     """
     tools = _tools(settings, blobs, calls)
-    servers = mcp_servers(settings, environ=environ, chance=chance)
     models = ModelRegistry(home=settings.home, environ=environ, clock=clock, ids=ids, circuit=settings.circuit)
     flags = Flags(settings.home, clock=clock, options=settings.flags)
     flags.load()
+    servers = mcp_servers(settings, environ=environ, chance=chance, off=flags.off_in_words)
     skills = SkillBook([SkillRoot(path=settings.home / SKILLS_FOLDER, scope=SKILLS_SCOPE)], options=settings.skills)
     skills.load()
     policies = PolicyBook(settings.home, options=settings.policies)
@@ -202,10 +202,16 @@ def _tools(settings: Settings, blobs: Blobs, calls: Calls | None) -> ToolRegistr
 
 
 def mcp_servers(
-    settings: Settings, *, environ: Mapping[str, str], chance: Callable[[], float], shows_errors: bool = False
+    settings: Settings,
+    *,
+    environ: Mapping[str, str],
+    chance: Callable[[], float],
+    off: Callable[[str], str] = off_for_nobody,
+    shows_errors: bool = False,
 ) -> McpServers:
-    """Those of the home, none of which is started. Args: shows_errors: as ``Opening`` has it.
+    """Those of the home, none of which is started.
 
+    Args: off: as ``McpServers`` has it.  shows_errors: as ``Opening`` has it.
     Raises: ConfigError: there is one, and the library for it is missing.
     """
     values = Values(settings.home, environ)
@@ -223,6 +229,7 @@ def mcp_servers(
         chance=chance,
         shows_errors=shows_errors,
         asked=_asked(settings.subagent_definitions),
+        off=off,
     )
 
 

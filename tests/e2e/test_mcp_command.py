@@ -10,16 +10,26 @@ from tests.support.mcp_ledger import McpLedger
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 SECRET = "s3cret-value"
+OF_EACH = """
+    [mcp.own]
+    command = "python3"
+    env = { CREDENTIAL = { credential = true } }
+    credentials = "secrets/{principal}"
+"""
 
 
 def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     office = Command(tmp_path, WIKI_TOKEN=SECRET)
     office.run("init", ".")
     assert office.output("mcp", "list").strip() == "config/mcp.toml names no server"
+    mcp_file, flags_file = tmp_path / "config" / "mcp.toml", tmp_path / "config" / "flags.toml"
+    nothing_is_down(office, mcp_file)
+    flags = flags_file.read_text()
+    flags_file.write_text('[flags."mcp.odd"]\ndefault = false\n')
     ledger = McpLedger(tmp_path / "ledger.txt")
     (tmp_path / "key").write_text("other")
     (tmp_path / "key").chmod(0o644)
-    (tmp_path / "config" / "mcp.toml").write_text(f"""
+    mcp_file.write_text(f"""
         [mcp.odd]
         command = "{sys.executable}"
         args = ["{SERVER}", "{ledger.path}"]
@@ -46,12 +56,13 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
         "closed": "nothing answers at its address",
         "gone": "there is no such program",
         "odd": "up",
-        "own": "each user has one, --user says whose",
+        "own": "not tried: each user has a credential, --user says whose",
     }
     assert (rows["odd"]["tools"], rows["odd"]["rejected"]) == (12, 0)
 
     assert rows["brief"]["printed"] == "no key [masked]"
     assert "is shown by `torpor mcp test brief`" in listed.stderr
+    assert (rows["closed"]["at"], rows["odd"]["off"]) == ("http://127.0.0.1:9/mcp", "off by mcp.odd")
 
     tested = office.run("mcp", "test", "odd")
     look = next(line.split() for line in tested.stdout.splitlines() if line.startswith("odd__look"))
@@ -59,6 +70,7 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     assert int(look[4]) > 0
     assert "reads names it, and the server has no such tool" in tested.stdout
     assert "no credential" in office.run("mcp", "test", "own", "--user", "ada", code=1).stdout
+    flags_file.write_text(flags)
     assert "there is no server 'nope'" in office.run("mcp", "test", "nope", code=2).stderr
 
     agent = tmp_path / "config" / "agents" / "clinic.toml"
@@ -75,32 +87,49 @@ def test_servers_are_listed_tested_and_checked(tmp_path: Path) -> None:
     assert ledger.alive() == set()
 
     with office.serving():
-        idle = [_json(line) for line in office.output("mcp", "list", "--json").splitlines()]
-        assert [row["server"] for row in idle] == ["brief", "closed", "gone", "odd", "own"]
-        assert {(row["state"], row["generation"]) for row in idle} == {("idle", 0)}
-        office.run("send", "odd things")
-        used = office.run("mcp", "list")
-        head, *lines = used.stdout.splitlines()
-        assert head.split() == [
-            "SERVER",
-            "USER",
-            "STATE",
-            "STARTS",
-            "LOST",
-            "TOOLS",
-            "LEFT",
-            "OUT",
-            "TOKENS",
-            "LAST",
-            "ERROR",
-        ]
-        odd = next(line.split() for line in lines if line.startswith("odd"))
-        assert odd[1:7] == ["-", "up", "1", "0", "12", "0"]
-        assert "--start starts each once instead" in used.stderr
-        assert office.run("mcp", "list", "--start", code=1).stdout.startswith("SERVER  AT")
+        a_running_server_tells(office)
 
     missing = Command(tmp_path).run("config", "check", code=1).stdout
     assert "mcp.closed.headers.Authorization is the variable WIKI_TOKEN, which is not set" in " ".join(missing.split())
+
+
+def a_running_server_tells(office: Command) -> None:
+    idle = [_json(line) for line in office.output("mcp", "list", "--json").splitlines()]
+    assert [row["server"] for row in idle] == ["brief", "closed", "gone", "odd", "own"]
+    assert {(row["state"], row["generation"]) for row in idle} == {("idle", 0)}
+    assert [row["off"] for row in idle] == [""] * 5
+    office.run("send", "odd things")
+    used = office.run("mcp", "list")
+    head, *lines = used.stdout.splitlines()
+    assert head.split() == [
+        "SERVER",
+        "USER",
+        "STATE",
+        "FLAG",
+        "STARTS",
+        "LOST",
+        "TOOLS",
+        "LEFT",
+        "OUT",
+        "TOKENS",
+        "LAST",
+        "ERROR",
+    ]
+    odd = next(line.split() for line in lines if line.startswith("odd"))
+    assert odd[1:8] == ["-", "up", "-", "1", "0", "12", "0"]
+    assert "--start starts each once instead" in used.stderr
+    assert office.run("mcp", "list", "--start", code=1).stdout.startswith("SERVER  AT")
+
+
+def nothing_is_down(office: Command, mcp_file: Path) -> None:
+    """Where there is no server, or one that nobody could have tried."""
+    assert (
+        "there is no server 'x' in config/mcp.toml, which names none" in office.run("mcp", "test", "x", code=2).stderr
+    )
+    mcp_file.write_text(OF_EACH)
+    alone = office.run("mcp", "list")
+    assert "not tried: each user has a credential" in alone.stdout
+    assert alone.stderr == ""
 
 
 def _json(line: str) -> dict[str, object]:

@@ -12,9 +12,10 @@ from torpor.cli.folders import home_option
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.clock import SystemClock
 from torpor.flags.contract import Decided, FlagContext
-from torpor.flags.declared import Flag, Rule
+from torpor.flags.declared import Flag
 from torpor.flags.face import Flags
 from torpor.flags.source import FLAGS_FILE
+from torpor.flags.wording import rule_in_words, switch_in_words
 from torpor.operations.logs import configure_logs
 from torpor.records.ids import DEFAULT_TENANT
 from torpor.settings import Settings, read_settings
@@ -76,20 +77,5 @@ def _fields(key: str, decided: Decided | None) -> dict[str, object]:
 
 def _cells(key: str, flag: Flag, decided: Decided | None) -> tuple[str, ...]:
     decision = decided.decisions[key] if decided is not None else None
-    told = (_switch(decision.value), decision.variant, decision.reason) if decision is not None else ()
-    return (key, _switch(flag.default), *told, "; ".join(map(_in_words, flag.rules)) or "-")
-
-
-def _in_words(rule: Rule) -> str:
-    share = f"{rule.percentage:g}% of owners" if rule.percentage is not None else ""
-    names = ((kind, getattr(rule, kind)) for kind in ("tenant", "owner", "agent"))
-    parts = [f"{kind} {_listed(found)}" for kind, found in names if found]
-    return f"{_switch(rule.value)} for {', '.join([*parts, *([share] if share else [])]) or 'everybody'}"
-
-
-def _listed(names: str | tuple[str, ...]) -> str:
-    return names if isinstance(names, str) else " or ".join(names)
-
-
-def _switch(value: object) -> str:
-    return "on" if value else "off"
+    told = (switch_in_words(decision.value), decision.variant, decision.reason) if decision is not None else ()
+    return (key, switch_in_words(flag.default), *told, "; ".join(map(rule_in_words, flag.rules)) or "-")

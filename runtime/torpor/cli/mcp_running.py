@@ -43,12 +43,13 @@ async def _asked(server: Server, url: str, token: str) -> Sequence[Row] | None:
 
 def show_running(rows: Sequence[Row]) -> None:
     """As a table, and below it what programs wrote that ended by themselves."""
-    head = ("SERVER", "USER", "STATE", "STARTS", "LOST", "TOOLS", "LEFT OUT", "TOKENS", "LAST ERROR")
+    head = ("SERVER", "USER", "STATE", "FLAG", "STARTS", "LOST", "TOOLS", "LEFT OUT", "TOKENS", "LAST ERROR")
     cells = [
         (
             row["server"],
             f"{row['tenant']}/{row['principal']}" if row["principal"] else "-",
             row["state"],
+            row.get("off") or "-",  # an older server does not tell
             row["generation"],
             row["lost"],
             row["tools"],

@@ -22,6 +22,7 @@ from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext, defaulted
 from torpor.flags.declared import Declarations, FlagProblem, FlagsUnreadable
 from torpor.flags.options import FlagOptions
 from torpor.flags.source import FLAGS_FILE, flags_there, read_flags
+from torpor.flags.wording import by_reach, off_in_words
 from torpor.misfits import Words
 
 _log = structlog.get_logger()
@@ -71,6 +72,12 @@ class Flags:
     def keys(self) -> frozenset[str]:
         """The keys of all that is declared."""
         return frozenset(self._declarations)
+
+    def off_in_words(self, key: str) -> str:
+        """For whom ``key`` is off, by the rules of the file; of another provider, that it is the one to ask."""
+        if self._options.provider and key in self._declarations:
+            return f"as {self._options.provider} decides {key}"
+        return off_in_words(key, self._declarations)
 
     def load(self) -> None:
         """Read the file; without one, nothing is declared and everything is on.
@@ -159,7 +166,8 @@ class Flags:
             except ConfigError as exc:
                 _log.error("flags.provider_failed", why=str(exc))  # the operator's fault, not ours
         changed = sorted(key for key in old.keys() | declarations.keys() if old.get(key) != declarations.get(key))
-        _log.info("flags.changed", flags=changed, declared=len(declarations))
+        now = {} if self._options.provider else by_reach(changed, declarations)
+        _log.info("flags.changed", flags=changed, declared=len(declarations), **now)
 
     async def _follow(self) -> None:
         await watch([self._home / FLAGS_FILE], changed=self.refresh)

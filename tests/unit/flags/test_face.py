@@ -203,6 +203,7 @@ async def test_only_the_flags_that_changed_are_logged(home: Path) -> None:
         await flags.refresh()
 
     assert [(entry["flags"], entry["declared"]) for entry in logged] == [(["tool.pay"], 2), (["memory"], 1)]
+    assert (logged[0]["partly"], logged[1]["on"]) == (["tool.pay"], ["memory"])
 
 
 async def test_first_flag_of_a_running_home_counts_and_the_last_one_goes(home: Path) -> None:

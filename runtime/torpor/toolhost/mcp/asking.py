@@ -20,7 +20,7 @@ class McpAsks:
         self._servers = servers
 
     def gate(self, server: str) -> str:
-        return self._servers.servers[server].flag or f"mcp.{server}"
+        return self._servers.gate(server)
 
     def deadline_s(self, server: str, tool: str) -> float:
         """See ``contract.Asks``."""

@@ -53,6 +53,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last failure; empty while there is none."""
     printed: str = ""
     """The last lines that its program wrote where it ended by itself before it was up; empty as ``why`` is."""
+    off: str = ""
+    """For whom its flag switches it off, in words; empty where for nobody."""
 
 
 class Connection:

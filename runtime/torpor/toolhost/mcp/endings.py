@@ -7,7 +7,7 @@ import anyio
 
 from torpor.errors import ConfigError
 from torpor.toolhost.mcp.session import ConnectionLost, ServerError, Unreachable
-from torpor.toolhost.mcp.values import NoCredential
+from torpor.toolhost.mcp.values import NO_CREDENTIAL, NoCredential
 
 
 def why_of(exc: BaseException) -> str:
@@ -18,7 +18,7 @@ def why_of(exc: BaseException) -> str:
         case Unreachable() | ConfigError():
             return str(exc)
         case NoCredential():
-            return "there is no credential for this user"
+            return NO_CREDENTIAL
         case ConnectionLost():
             return str(exc)
         case ServerError():

@@ -20,6 +20,8 @@ PRINCIPAL: Final = "{principal}"
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, section 5.6.2."""
+_SECRET: Final = re.compile(r".{24}|(?=.*\d).{8}")
+"""A part of a path that may be one."""
 Variable = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -131,6 +133,15 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             scheme, _, rest = self.url.partition("://")
             return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}"
         return self.command
+
+    @property
+    def place(self) -> str:
+        """As ``told_as``, with the path of its address, but for parts of it that may be secret."""
+        if not self.url:
+            return self.command
+        _, divider, path = self.url.partition("://")[2].partition("?")[0].partition("#")[0].partition("/")
+        parts = ["…" if _SECRET.match(part) else part for part in path.split("/")]
+        return self.told_as + divider + "/".join(parts)
 
     def __repr__(self) -> str:
         return f"<McpServer {self.told_as}>"

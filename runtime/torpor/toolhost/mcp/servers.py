@@ -14,17 +14,26 @@ from typing import Final, NamedTuple
 import anyio
 import anyio.abc
 import msgspec
+import structlog
 
 from torpor.toolhost.mcp.connection import Connection, Standing
 from torpor.toolhost.mcp.listing import NOBODY, Listing
 from torpor.toolhost.mcp.options import McpOptions, McpServer, Servers
 from torpor.toolhost.mcp.session import Open, Opening
 from torpor.toolhost.mcp.states import ServerState
-from torpor.toolhost.mcp.values import Values
+from torpor.toolhost.mcp.values import NO_CREDENTIAL, Values
 from torpor.toolhost.process import NotStarted
 
 NOTHING_ASKED: Final[Mapping[str, Mapping[str, str]]] = {}
 _PAGES_MAX = 50
+_LACKING_MAX: Final = 1_000
+"""Users without a credential that are told of; who was told of for longest goes first."""
+_log = structlog.get_logger()
+
+
+def off_for_nobody(key: str) -> str:
+    """Where there are no flags."""
+    return ""
 
 
 class Link(NamedTuple):
@@ -62,8 +71,9 @@ class McpServers:
         chance: Callable[[], float],
         shows_errors: bool = False,
         asked: Mapping[str, Mapping[str, str]] = NOTHING_ASKED,
+        off: Callable[[str], str] = off_for_nobody,
     ) -> None:
-        """Args: asked: by server, as ``read_listing`` has it."""
+        """Args: asked: by server, as ``read_listing`` has it.  off: for whom a flag is off, in words, by its key."""
         self.servers = servers
         self.options = options
         self._home = home
@@ -72,6 +82,9 @@ class McpServers:
         self._chance = chance
         self._shows_errors = shows_errors
         self._asked = asked
+        self._off = off
+        self._lacking: dict[Link, None] = {}
+        """Those that somebody needed, and for which there is no credential."""
         self._connections: dict[Link, tuple[Connection, anyio.CancelScope]] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._freed = anyio.Event()
@@ -100,8 +113,19 @@ class McpServers:
             if not server.is_users_own:
                 links.append(Link(name))
             elif self._values.has_credential(server, tenant=tenant, principal=principal):
-                links.append(Link(name, tenant, principal))
+                links.append(link := Link(name, tenant, principal))
+                self._lacking.pop(link, None)
+            elif principal:
+                self._lacks(Link(name, tenant, principal))
         return tuple(links)
+
+    def gate(self, name: str) -> str:
+        """Key of the flag that switches the server of that name."""
+        return self.servers[name].flag or f"mcp.{name}"
+
+    def off(self, name: str) -> str:
+        """For whom the flag of the server of that name is off, in words."""
+        return self._off(self.gate(name))
 
     def connection(self, link: Link) -> Connection:
         """The one that ``link`` names, made when there is none. Raises: NotStarted: there is no room for one more."""
@@ -152,7 +176,7 @@ class McpServers:
         return tuple((link, self._connections[link][0].tools) for link in links if link in self._connections)
 
     def standings(self) -> tuple[Standing, ...]:
-        """Of each connection, and of each server that has none, by name."""
+        """Of each connection, of each server that has none, and of each user without a credential, by name."""
         told = [
             msgspec.structs.replace(each.standing(), tenant=link.tenant, principal=link.principal)
             for link, (each, _) in self._connections.items()
@@ -161,6 +185,11 @@ class McpServers:
             Standing(server=name, state=ServerState.IDLE, lost=self._lost[name])
             for name in self.servers.keys() - {link.server for link in self._connections}
         ]
+        told += [
+            Standing(server=name, state=ServerState.IDLE, tenant=tenant, principal=principal, why=NO_CREDENTIAL)
+            for name, tenant, principal in self._lacking.keys() - self._connections.keys()
+        ]
+        told = [msgspec.structs.replace(each, off=self.off(each.server)) for each in told]
         return tuple(sorted(told, key=lambda each: (each.server, each.tenant, each.principal)))
 
     def statistics(self) -> McpStatistics:
@@ -180,6 +209,14 @@ class McpServers:
             lost={name: self._lost[name] + count for name, count in by_server(lambda each: each.lost).items()},
             calls=sum(each.calls for each in connections),
         )
+
+    def _lacks(self, link: Link) -> None:
+        """Told once, until there is a credential."""
+        if link not in self._lacking:
+            if len(self._lacking) >= _LACKING_MAX:
+                self._lacking.pop(next(iter(self._lacking)))
+            self._lacking[link] = None
+            _log.info("mcp.no_credential", server=link.server, tenant=link.tenant, principal=link.principal)
 
     async def _own(self, connection: Connection, scope: anyio.CancelScope) -> None:
         with scope:

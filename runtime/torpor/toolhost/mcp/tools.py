@@ -37,7 +37,6 @@ class LentTool(Tool[..., Any]):
     """Implements ``Tool`` without a function of the home."""
 
     def __init__(self, tool: ServedTool, link: Link, *, servers: McpServers) -> None:
-        server = servers.servers[link.server]
         self.function = _caller(tool, link, servers=servers)
         self.name = tool.name
         self.effect = tool.effect
@@ -48,7 +47,7 @@ class LentTool(Tool[..., Any]):
         self.parameters = _OpenParameters(tool.name, struct=_NoFields, schema=tool.input_schema)
         self.routine = Routine(self.function, names=("arguments",), context_name="context")
         self.runs = Runs.LOOP
-        self.gate = server.flag or f"mcp.{link.server}"
+        self.gate = servers.gate(link.server)
         self.server = link.server
         self.origin = None
         self.probe_routine = None

@@ -23,8 +23,14 @@ _BETWEEN: Final = re.compile(r"[\s:/@?&=,;]+")
 _PART_CHARS_MIN: Final = 8
 
 
+NO_CREDENTIAL: Final = "there is no credential for this user"
+
+
 class NoCredential(Exception):
     """There is none for this user."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_CREDENTIAL)
 
 
 class Values:

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.mcp_played import Hanging, Life, PlayedServer, hangs, listed, said
 from torpor.errors import ToolError
@@ -382,6 +383,38 @@ async def test_each_user_has_a_connection_with_their_own_credential(tmp_path: Pa
         assert links[2:] == [(), ()]
         assert [await call(servers, link=link) for (link,) in links[:2]] == ["read of life 1", "read of life 2"]
         assert [life.opening.env for life in played.lives] == [{"KEY": "key of ada"}, {"KEY": "key of bob"}]
+
+
+async def test_a_user_without_a_credential_is_told_once_until_there_is_one(tmp_path: Path) -> None:
+    async with living(PlayedServer("read"), home=tmp_path, lib=own()) as servers:
+        with capture_logs() as logs:
+            for _ in range(2):
+                servers.links(["lib"], tenant="t", principal="ada")
+        row = next(each for each in servers.standings() if each.principal)
+        (tmp_path / "ada").write_text("key")
+        servers.links(["lib"], tenant="t", principal="ada")
+        assert not any(each.principal for each in servers.standings())
+
+    assert [(log["event"], log["server"], log["tenant"], log["principal"]) for log in logs] == [
+        ("mcp.no_credential", "lib", "t", "ada")
+    ]
+    assert (row.server, row.tenant, row.principal, row.state) == ("lib", "t", "ada", ServerState.IDLE)
+    assert row.why == "there is no credential for this user"
+
+
+async def test_for_whom_a_server_is_switched_off_is_told_of_it(tmp_path: Path) -> None:
+    tables = {"lib": McpServer(command="x", flag="tool.odd"), "other": McpServer(command="x")}
+    servers = McpServers(
+        tables,
+        home=tmp_path,
+        values=Values(tmp_path, {}),
+        open_=PlayedServer("read").open,
+        options=QUICK,
+        chance=lambda: 0.5,
+        off=lambda key: f"off by {key}" if key == "tool.odd" else "",
+    )
+
+    assert [(each.server, each.off) for each in servers.standings()] == [("lib", "off by tool.odd"), ("other", "")]
 
 
 async def test_the_connection_that_was_not_used_for_longest_makes_room(tmp_path: Path) -> None:

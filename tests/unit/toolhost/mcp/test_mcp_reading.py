@@ -164,6 +164,9 @@ def test_where_a_server_is_is_told_without_its_query() -> None:
     shown: Any = [McpServer(url=f"https://x:8/{SECRET}?k={SECRET}").told_as, McpServer(command="npx").told_as]
 
     assert shown == ["https://x:8", "npx"]
+    addresses = (f"https://x:8/v1/mcp?k={SECRET}", f"https://x/{SECRET}/model-context#{SECRET}", "https://x?k=1")
+    places = [McpServer(url=url).place for url in addresses] + [McpServer(command="npx").place]
+    assert places == ["https://x:8/v1/mcp", "https://x/…/model-context", "https://x", "npx"]
 
 
 def test_nothing_secret_is_in_what_a_server_looks_like() -> None:
