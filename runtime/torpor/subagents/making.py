@@ -64,7 +64,7 @@ def _searching(owed: Owed, definition: SubagentDefinition, asks: Asks | None) ->
     if definition.evidence is None:
         return owed
     tools = (tool for tool in owed.tools if tool.name != SEARCH_EVIDENCE)
-    return owed._replace(tools=(*tools, served_search(definition.evidence, asks)))
+    return owed._replace(tools=(*tools, served_search(definition.evidence, asks, named=definition.name)))
 
 
 def _plan(home: Path, *, is_served: bool) -> Owed:

@@ -10,12 +10,14 @@ from typing import Annotated, Any, Final
 import msgspec
 import structlog
 
-from torpor.errors import ToolError, ToolFailed, ToolRefused
+from torpor.errors import ToolError, ToolFailed, ToolRefused, ToolTimedOut
 from torpor.subagents.definition import EvidenceServer
 from torpor.subagents.findings import SEARCH_FAILED
 from torpor.subagents.research import collector_of, glance
 from torpor.toolhost.contract import Asks, Finding, ToolContext
 from torpor.toolhost.declare import Tool, tool
+from torpor.toolhost.mcp.session import ConnectionLost
+from torpor.toolhost.process import NotStarted
 from torpor.toolhost.reserved import SEARCH_EVIDENCE
 
 ENTRIES_MAX: Final = 10
@@ -28,8 +30,28 @@ _LISTS: Final = ("entries", "results", "items", "sources")
 _OTHER_NAMES: Final = {"locator": ("url", "uri", "path"), "excerpt": ("text", "snippet", "abstract", "summary")}
 
 
-def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
-    """``search_evidence``, which needs a collector in its context. Args: asks: None where nothing runs."""
+class _Unusable(ToolFailed):
+    """What a server answered has no entries that can be used."""
+
+
+def served_search(where: EvidenceServer, asks: Asks | None, *, named: str) -> Tool[..., Any]:
+    """``search_evidence``, which needs a collector in its context.
+
+    Args: asks: None where nothing runs.  named: the sub-agent that searches, for the log.
+    """
+
+    def failed(exc: ToolError, context: ToolContext) -> ToolError:
+        _log.warning(
+            "evidence.search_failed",
+            conversation=context.key.path,
+            subagent=named,
+            server=where.server,
+            tool=where.tool,
+            why=_why_of(exc),
+        )
+        # A refusal stays one.
+        kind = ToolRefused if isinstance(exc, ToolRefused) else ToolFailed
+        return kind(f"{str(exc).rstrip('.')}{SEARCH_FAILED}")
 
     @tool(name=SEARCH_EVIDENCE, effect="read")
     async def search_evidence(
@@ -48,7 +70,7 @@ def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
             answer = await asks.ask(where.server, where.tool, {"query": query, "limit": limit}, context)
             entries, left_out = entries_in(answer, limit=limit)
         except ToolError as exc:
-            raise _failed(str(exc), server=where.server, error=type(exc)) from exc
+            raise failed(exc, context) from exc
         shown = []
         for entry in entries:
             try:
@@ -59,7 +81,7 @@ def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
                 shown.append(glance(entry))
         if left_out and not shown:
             why = f"none of the {left_out} entries that {where.server} found can be used: {_UNUSABLE}"
-            raise _failed(why, server=where.server, error=ToolFailed)
+            raise failed(_Unusable(why), context)
         if left_out:
             shown.append(f"({left_out} more cannot be used: {_UNUSABLE}.)")
         return "\n".join(shown) or "Nothing was found; try other words."
@@ -71,11 +93,10 @@ def served_search(where: EvidenceServer, asks: Asks | None) -> Tool[..., Any]:
     return search_evidence
 
 
-def _failed(why: str, *, server: str, error: type[ToolError]) -> ToolError:
-    """A refusal stays one."""
-    _log.warning("evidence.search_failed", server=server, error=error.__name__)
-    kind = ToolRefused if issubclass(error, ToolRefused) else ToolFailed
-    return kind(f"{why.rstrip('.')}{SEARCH_FAILED}")
+def _why_of(exc: ToolError) -> str:
+    """For the log, which must not hold what a server says: that may be what people said to it."""
+    is_ours = isinstance(exc, _Unusable | NotStarted | ConnectionLost | ToolTimedOut | ToolRefused)
+    return str(exc) if is_ours else "the server answered with an error of its own"
 
 
 def entries_in(answer: Any, *, limit: int) -> tuple[tuple[Finding, ...], int]:
@@ -87,7 +108,7 @@ def entries_in(answer: Any, *, limit: int) -> tuple[tuple[Finding, ...], int]:
         alone = [answer] if _text(answer, ("id",)) else None
         answer = next((answer[name] for name in _LISTS if isinstance(answer.get(name), list)), alone)
     if not isinstance(answer, list):
-        raise ToolFailed("the server's answer is no list of entries; whoever looks after it must look at it")
+        raise _Unusable("the server's answer is no list of entries; whoever looks after it must look at it")
     found = [_finding(entry) for entry in answer[:limit]]
     entries = tuple(entry for entry in found if entry is not None)
     return entries, len(found) - len(entries)

@@ -21,6 +21,10 @@ ENTRY: dict[str, Any] = {
 }  # fmt: skip
 
 
+OF_PEOPLE = "nothing is known of Ada"
+"""A server's own words."""
+
+
 class Kept:
     """Implements ``FindingSink``."""
 
@@ -87,7 +91,7 @@ def test_an_answer_of_another_shape_is_an_error(answer: Any) -> None:
 
 async def test_what_a_server_finds_goes_into_the_collector() -> None:
     kept, asks = Kept(), Answers([ENTRY, {"id": "\u200b"}])
-    search = served_search(EvidenceServer(server="lib", tool="find"), asks)
+    search = served_search(EvidenceServer(server="lib", tool="find"), asks, named="scout")
 
     said = await search(context=msgspec.structs.replace(a_context(), collector=kept), query="sleep", limit=3)
 
@@ -109,21 +113,25 @@ async def test_what_a_server_finds_goes_into_the_collector() -> None:
         (ToolTimedOut("find", deadline_s=7.0), ToolFailed, "did not finish within 7 s"),
         (ToolRefused("there is no credential for the server lib"), ToolRefused, "no credential"),
         ("words", ToolFailed, "no list of entries"),
+        (ToolFailed(OF_PEOPLE), ToolFailed, OF_PEOPLE),
         ([{"id": "\u200b"}, {}], ToolFailed, "none of the 2 entries that lib found can be used"),
     ],
 )
 async def test_a_search_that_fails_is_none_that_found_nothing(answer: Any, kind: type[ToolError], why: str) -> None:
-    search = served_search(EvidenceServer(server="lib"), Answers(answer))
+    search = served_search(EvidenceServer(server="lib"), Answers(answer), named="scout")
     context = msgspec.structs.replace(a_context(), collector=Kept())
 
     with capture_logs() as logs, pytest.raises(kind, match=f"{why}.*; the search failed, which does not tell"):
         await search(context=context, query="sleep")
 
-    assert [(log["event"], log["server"]) for log in logs] == [("evidence.search_failed", "lib")]
+    (log,) = logs
+    assert (log["event"], log["server"], log["subagent"]) == ("evidence.search_failed", "lib", "scout")
+    assert log["conversation"] == context.key.path
+    assert ("an error of its own" if why == OF_PEOPLE else why) in log["why"]
 
 
 def test_a_search_has_the_time_that_its_server_has() -> None:
-    deadline_s = served_search(EvidenceServer(server="lib"), Answers([])).deadline_s
+    deadline_s = served_search(EvidenceServer(server="lib"), Answers([]), named="scout").deadline_s
 
     assert deadline_s is not None
     assert deadline_s > 7.0

@@ -342,7 +342,7 @@ class Connection:
             with anyio.move_on_after(self._options.list_deadline_s):
                 told = await session.tools()
         except ToolError as exc:
-            _log.warning("mcp.not_listed", server=self.name, error=type(exc).__name__)
+            _log.warning("mcp.not_listed", server=self.name, why=why_of(exc))
             return
         if told is None:
             self.ended(f"it did not tell its tools within {self._options.list_deadline_s:g} s")

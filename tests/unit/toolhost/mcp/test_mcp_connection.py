@@ -268,11 +268,13 @@ async def test_a_list_that_fails_leaves_the_last_one() -> None:
     async with living(played) as servers:
         connection = servers.connection(SHARED)
         await connection.known()
-        played.life.opening.changed()
-        while played.listings == 1:
-            await anyio.lowlevel.checkpoint()
-        assert await call(servers) == "read of life 1"
+        with capture_logs() as logs:
+            played.life.opening.changed()
+            while played.listings == 1:
+                await anyio.lowlevel.checkpoint()
+            assert await call(servers) == "read of life 1"
         assert names(connection) == ["read"]
+        assert [log["why"] for log in logs if log["event"] == "mcp.not_listed"] == ["its server refused with error -1"]
 
 
 async def test_an_idle_server_is_stopped_and_still_offered() -> None:
