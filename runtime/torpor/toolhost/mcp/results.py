@@ -5,7 +5,7 @@ since its bytes are not for reading.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,11 +69,27 @@ def _is_text(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _says(texts: Iterable[str], structured: Any) -> bool:
-    """Whether a text is the structured content again, as servers send it for those who know texts only."""
-    if isinstance(structured, Mapping) and structured.keys() == {"result"} and structured["result"] in texts:
-        return True
+def _says(texts: Sequence[str], structured: Any) -> bool:
+    """Whether a text is the structured content again, as servers send it for those who know texts only; of a list each
+    item may be a text of its own."""
+    if isinstance(structured, Mapping) and structured.keys() == {"result"}:
+        result = structured["result"]
+        if result in texts or (isinstance(result, list) and _lists(texts, result)):
+            return True
     return any(_is_json_of(text, structured) for text in texts)
+
+
+def _lists(texts: Sequence[str], result: list[Any]) -> bool:
+    """Lists within lists are one list to who makes texts of them."""
+    items, left = list[Any](), result[::-1]
+    while left and len(items) <= len(texts):
+        if isinstance(item := left.pop(), list):
+            left.extend(reversed(item))
+        else:
+            items.append(item)
+    if left or not items or len(items) != len(texts):
+        return False
+    return all(item == text or _is_json_of(text, item) for item, text in zip(items, texts, strict=True))
 
 
 def _is_content(answer: Answer) -> bool:

@@ -23,6 +23,14 @@ CASES: list[tuple[Answer, str]] = [
     (Answer(content=(text('{"a": 1}'),), structured={"a": 1}), '{"a": 1}'),
     (Answer(content=(text("7"),), structured={"result": 7}), "7"),
     (Answer(content=(text("seven"),), structured={"n": 7}), 'seven\n{"n":7}'),
+    (Answer(content=(text("buy milk"),), structured={"result": ["buy milk"]}), "buy milk"),
+    (
+        Answer(content=(text("a"), text('{\n "n": 7\n}'), text("7")), structured={"result": ["a", [{"n": 7}, 7]]}),
+        'a\n{\n "n": 7\n}\n7',
+    ),
+    (Answer(content=(text("a"),), structured={"result": ["a", "b"]}), 'a\n{"result":["a","b"]}'),
+    (Answer(content=(text("a"), text("b")), structured={"result": ["b", "a"]}), 'a\nb\n{"result":["b","a"]}'),
+    (Answer(structured={"result": []}), '{"result":[]}'),
     (Answer(structured=[1]), "[1]"),
     (Answer(structured={"a": float("nan"), "b": [float("-inf"), 1.5]}), '{"a":"NaN","b":["-Infinity",1.5]}'),
     (
