@@ -53,7 +53,8 @@ extra: list[str] = []
 def tools() -> list[Any]:
     if "--crowd" in sys.argv:
         return [{"name": f"t{number:04}", "inputSchema": OBJECT} for number in range(1_200)]
-    good = [{"name": name, "description": f"{name}.", "inputSchema": OBJECT} for name in [*GOOD, *extra]]
+    told = {"inputSchema": OBJECT, "outputSchema": {"type": "object", "required": ["what no answer has"]}}
+    good = [{"name": name, "description": f"{name}.", **told} for name in [*GOOD, *extra]]
     return [*good, *({"name": name, "inputSchema": schema} for name, schema in BAD.items()), 7, {"inputSchema": OBJECT}]
 
 

@@ -40,6 +40,7 @@ LINES = {
     "[something: not shown]\n[text: not shown]",
     RESULT % '],"structuredContent":{"a":NaN,"b":[-Infinity,1.5]},"content":[': '{"a":"NaN","b":["-Infinity",1.5]}',
     RESULT % f'],"structuredContent":{{"a":{"1" * 5_000}}},"content":[': '{"a":"[left out: too large for JSON]"}',
+    RESULT % '],"_meta":5,"structuredContent":[1],"content":[': '{"result":[1]}',
     RESULT % ("[" * 100_000): "its server answered what is no answer: recursion limit exceeded",
     RESULT % "\x01": "its server answered what is no answer: expected value",
     '{"jsonrpc":"2.0","id":ID,"error":{"code":"x","message":5}}': "it has not the shape of an answer",

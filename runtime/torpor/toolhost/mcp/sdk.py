@@ -136,7 +136,7 @@ class _Incoming:
             raise
         if isinstance(item, SessionMessage):
             _replace_bad_tools(item, self._wanted)
-            _replace_bad_blocks(item)
+            _replace_bad_parts(item)
             _mark_what_it_said(item, self._statuses)
             if isinstance(item.message, types.JSONRPCError) and isinstance(item.message.error.data, Unreadable):
                 self._count_nonsense()
@@ -187,6 +187,10 @@ def _replace_bad_tools(item: SessionMessage, wanted: Collection[str]) -> None:
     if wanted:
         told = [tool for tool in told if not isinstance(tool, dict) or tool.get("name") in wanted]
     is_beyond, told = len(told) > LISTED_MAX, told[:LISTED_MAX]
+    # By which the SDK would judge each answer, in the loop that serves everybody, and with the words of the answer.
+    for tool in told:
+        if isinstance(tool, dict):
+            tool.pop("outputSchema", None)
     versions = [version for version in KNOWN_PROTOCOL_VERSIONS if _is_taken(message.result, [], version)]
     message.result["tools"] = [
         tool if all(_is_taken(message.result, [tool], version) for version in versions) else _stand_in(tool, index)
@@ -196,11 +200,16 @@ def _replace_bad_tools(item: SessionMessage, wanted: Collection[str]) -> None:
         message.result["tools"].append(_stand_in(BEYOND, LISTED_MAX))
 
 
-def _replace_bad_blocks(item: SessionMessage) -> None:
+def _replace_bad_parts(item: SessionMessage) -> None:
     """The SDK refuses a whole answer for one block that it does not know, after which a write would be unknown."""
     message = item.message
     if not isinstance(message, types.JSONRPCResponse) or not isinstance(told := message.result.get("content"), list):
         return
+    if not isinstance(message.result.get("_meta", {}), dict):
+        del message.result["_meta"]
+    structured = message.result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict):
+        message.result["structuredContent"] = {"result": structured}
     if not all(map(_is_plain, told)):
         message.result["content"] = [block if _is_plain(block) or _is_block(block) else _note(block) for block in told]
 
