@@ -3,7 +3,7 @@
 Adapters translate whatever a host or its client library says into these; everything above knows no others.
 """
 
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from torpor.errors import Retry, TorporError
 
@@ -148,3 +148,7 @@ class ModelUnknown(ProviderError):
     """The host has no model of this name."""
 
     code = "model_unknown"
+
+
+NOT_ASKED: Final = frozenset({AttachmentMissing.code, AttachmentDamaged.code, AttachmentsUnavailable.code})
+"""Codes that speak of what is stored here, and not of a host."""

@@ -65,6 +65,7 @@ def test_operators_see_which_files_came_and_get_them(torpor: Command, server: Se
     (tmp_path / "note.txt").write_text("open on Monday")
     blob = hashlib.sha256(b"open on Monday").hexdigest()
     (said,) = torpor.facts("send", "--conversation", "c3", "--attach", f"{tmp_path}/note.txt")
+    assert said["text"].startswith("That has arrived")
     assert said["attachments"] == [
         {"blob": blob, "media_type": "text/plain", "size_bytes": 14, "tokens": said["attachments"][0]["tokens"]}
         | {"name": "note.txt"}

@@ -254,6 +254,7 @@ def _token(torpor: Command, subject: str) -> str:
         (["send", "   ", "--conversation", "blank"], 1, "torpor: message has no visible text"),
         (["send", "hi", "--conversation", "a b"], 1, "torpor: conversation 'a b' is not a name"),
         (["send", "hi", "--conversation", "x", "--agent", "nobody"], 1, "torpor: no agent 'nobody' in this home"),
+        (["fork", "x", "ann/x"], 2, "torpor: invalid value for NEW_ID: 'ann/x' is no id, expected 1 to 64 letters"),
         (["send"], 2, "torpor: missing argument 'TEXT'; see `torpor send --help`"),
         (["send", ""], 2, "torpor: the TEXT is empty, expected words, or - to read standard input"),
         (["chat", "--conversation", "x y"], 1, "torpor: conversation 'x y' is not a name"),
@@ -270,7 +271,8 @@ def test_home_without_a_server_is_told_how_to_start_one(tmp_path: Path) -> None:
     complaint = Command(tmp_path).complaint("ps")
 
     assert complaint.startswith(f"torpor: no server has run in {tmp_path}, start one with `")
-    assert complaint.endswith(" serve`, or name it with --url and --token")
+    assert complaint.endswith(" serve`, or name it with --url and --token, or have a data folder read with --data DIR")
+    assert Command(tmp_path).complaint("hibernate", "x").endswith(" serve`, or name it with --url and --token")
 
 
 def test_server_of_another_home_that_took_the_port_is_told_as_such(server: ServerProcess, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from torpor.attachment_errors import (
     AttachmentUnreadable,
     AttachmentUnsupported,
 )
-from torpor.attachments.looked import Looked
+from torpor.attachments.looked import TAKEN, Looked
 from torpor.attachments.options import AttachmentOptions
 from torpor.conversation.markup import defused
 from torpor.conversation.text import clean, is_blank
@@ -59,7 +59,7 @@ def pdf(data: bytes, *, name: str, options: AttachmentOptions) -> Looked:
             )
         pages = len(reader.pages)
     except (PyPdfError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as exc:
-        what = f"document {name!r} is damaged ({type(exc).__name__}), expected a whole one; save it again"
+        what = f"document {name!r} is damaged, expected a whole one; save it again"
         raise AttachmentUnreadable(what) from exc
     if not pages:
         raise AttachmentEmpty(f"document {name!r} has no pages")
@@ -80,7 +80,7 @@ def text(data: bytes, *, name: str, options: AttachmentOptions) -> Looked:
         except UnicodeDecodeError:
             continue
         return _as_text(decoded, name=name, options=options, note=note, whole=data)
-    raise AttachmentUnsupported(f"file {name!r} is of a kind that is not known, expected a picture, a PDF or a text")
+    raise AttachmentUnsupported(f"file {name!r} is of a kind that is not known, expected {TAKEN}")
 
 
 def _encodings(data: bytes) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def office(data: bytes, *, name: str, options: AttachmentOptions) -> Looked:
                 raise _unsupported(name, names)
             markup = _unpacked(archive, part, name=name, options=options)
     except _DAMAGED_ZIP as exc:
-        raise AttachmentUnreadable(f"document {name!r} is damaged ({type(exc).__name__}); save it again") from exc
+        raise AttachmentUnreadable(f"document {name!r} is damaged, expected a whole one; save it again") from exc
     except RuntimeError as exc:  # how the library says that an entry has a password
         raise AttachmentEncrypted(f"document {name!r} is encrypted, expected one without a password") from exc
     return _as_text(_text_in(markup, name=name), name=name, options=options, note="its text alone is shown", whole=None)
@@ -126,7 +126,7 @@ def _unsupported(name: str, names: set[str]) -> AttachmentUnsupported:
         if any(each.startswith(folder) for each in names):
             what = told
     remedy = "unpack it" if what == "an archive" else "save it as a PDF, or as CSV"
-    return AttachmentUnsupported(f"file {name!r} is {what}, expected a picture, a PDF, a text or a .docx; {remedy}")
+    return AttachmentUnsupported(f"file {name!r} is {what}, expected {TAKEN}; {remedy}")
 
 
 def _unpacked(archive: zipfile.ZipFile, part: str, *, name: str, options: AttachmentOptions) -> bytes:

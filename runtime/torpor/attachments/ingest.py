@@ -6,7 +6,7 @@ Above: ``worker``, the process that runs it. Everything is decided by content; t
 from torpor.attachment_errors import AttachmentEmpty, AttachmentTooLarge, AttachmentUnreadable, AttachmentUnsupported
 from torpor.attachments import documents, pictures
 from torpor.attachments.kinds import Kind, kind_of, may_be_text
-from torpor.attachments.looked import Looked
+from torpor.attachments.looked import TAKEN, Looked
 from torpor.attachments.options import AttachmentOptions
 
 _HEAD_BYTES = 4_096
@@ -30,7 +30,7 @@ def looked_into(data: bytes, *, name: str, options: AttachmentOptions) -> Looked
         case Kind.TEXT:
             return documents.text(data, name=name, options=options)
         case Kind.OTHER:
-            expected = f"a picture, a PDF or a text; {_REMEDIES.get(what, 'send what is in it as one of these')}"
+            expected = f"{TAKEN}; {_REMEDIES.get(what, 'send what is in it as one of these')}"
             raise AttachmentUnsupported(f"file {name!r} is {what}, expected {expected}")
 
 

@@ -26,6 +26,9 @@ REFUSALS: Final[dict[str, type[AttachmentRefused]]] = {
 }
 """By code, since a refusal comes out of another process."""
 
+TAKEN: Final = "a picture, a PDF, a text, a .docx or an .odt"
+"""What is said to be expected in place of anything else."""
+
 
 class Looked(NamedTuple):
     """A file that can be shown to a model."""

@@ -35,7 +35,7 @@ def looked_at(data: bytes, *, name: str, options: AttachmentOptions) -> Looked:
         except UnidentifiedImageError as exc:
             raise AttachmentUnreadable(f"picture {name!r} cannot be read, expected a whole one") from exc
         except _DAMAGED as exc:
-            what = f"picture {name!r} is damaged ({type(exc).__name__}), expected a whole one; save it again"
+            what = f"picture {name!r} is damaged, expected a whole one; save it again"
             raise AttachmentUnreadable(what) from exc
 
 

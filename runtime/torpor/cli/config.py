@@ -94,15 +94,11 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         for problem in exc.problems:
             yield Finding(part=_part_of(problem.where), name=problem.where, ok=False, detail=_without_place(problem))
     else:
-        detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
-        yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
-        for problem in door_problems(settings.gateway, settings.auth, home=home.resolve(), environ=environ):
-            yield Finding(part="settings", name=problem.where, ok=False, detail=_without_place(problem))
+        yield from _settings(settings, home, environ=environ)
         if why := secret_readable_by_others(settings.auth, home=home.resolve()):
             yield Finding(
                 part="settings", name=SETTINGS_FILE, ok=True, detail=f"auth.secret_file: {why}", doubtful=True
             )
-        yield from _blobs(settings, environ)
         parts = _Parts(home, settings=settings, loaded=loaded, environ=environ)
         for agent in settings.agents:
             yield from _agent(agent, parts=parts, home=home, loaded=loaded)
@@ -184,12 +180,18 @@ def _no_program(home: Path, command: str) -> str:
     return "" if is_there else f"there is no program {command!r}; "
 
 
-def _blobs(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What an object store lacks; it is not asked."""
+def _settings(settings: Settings, home: Path, *, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What is wrong with options that can all be read, such as variables that they name and nobody has set."""
+    problems = list(door_problems(settings.gateway, settings.auth, home=home.resolve(), environ=environ))
     try:
-        open_blobs(settings.blobs, folder=settings.home / DATA_FOLDER / "blobs", environ=environ)
+        open_blobs(settings.blobs, folder=settings.home / DATA_FOLDER / "blobs", environ=environ)  # asks nobody
     except ConfigError as exc:
-        yield Finding(part="settings", name=exc.where, ok=False, detail=_without_place(exc))
+        problems.append(exc)
+    for problem in problems:
+        yield Finding(part="settings", name=problem.where, ok=False, detail=_without_place(problem))
+    if not any(problem.where == SETTINGS_FILE for problem in problems):
+        detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
+        yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
 
 
 class _Parts:

@@ -12,8 +12,9 @@ from torpor.cli.out_file import check_place, written
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.stored_blobs import stored_blobs
-from torpor.cli.verify import counted_blobs, named
+from torpor.cli.verify import named
 from torpor.operations.audit import Verdict
+from torpor.operations.counted import counted
 from torpor.operations.export import BadExport, exported
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Blobs
@@ -50,8 +51,8 @@ def command(*, name: str, out: Path | None, force: bool, home: Path, data: Path 
     if as_json:
         print_json(verdict)
     else:
-        beside = f", {counted_blobs(len(verdict.blobs))}" if verdict.blobs else ""
-        click.echo(f"exported {shortened(verdict.path)} to {out}: {verdict.records} records{beside}")
+        beside = f", {counted(len(verdict.blobs), 'blob')}" if verdict.blobs else ""
+        click.echo(f"exported {shortened(verdict.path)} to {out}: {counted(verdict.records, 'record')}{beside}")
 
 
 def _to_standard_output(reader: AuditReader, blobs: Blobs, key: ConversationKey) -> Verdict:

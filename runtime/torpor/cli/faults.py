@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from torpor.conversation.text import clean
+from torpor.provider_errors import NOT_ASKED
 from torpor.records.events import ModelFailedEvent
 
 CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -61,4 +62,6 @@ def asked_again(event: ModelFailedEvent) -> str:
     pause_s = max(0.0, (event.retry_at_us - event.at_us) / 1_000_000)
     when = f"in {pause_s:.0f} s" if pause_s >= 1 else "at once"
     other = f", then of {event.next_model}" if event.next_model else ""
+    if event.code in NOT_ASKED:
+        return f"the files of the conversation could not be read, {event.code}; tried again {when}"
     return f"the model failed, {event.code}; it is asked again {when}{other}"

@@ -15,6 +15,7 @@ from torpor.cli.paths import shortened
 from torpor.cli.remote import Server, ask, server_options
 from torpor.cli.stored_blobs import stored_blobs
 from torpor.gateway.auth import is_owner_name
+from torpor.operations.counted import counted
 from torpor.records.ids import DEFAULT_TENANT
 
 _AT_ONCE: Final = 10
@@ -102,7 +103,8 @@ def _until_nothing_is_left(forget: Callable[[], Row]) -> Row:
 
 def _check(gone: Row, shown: str) -> None:
     """Raises: click.ClickException: something is left."""
-    counts = f"{gone['conversations']} conversations are gone"
+    is_one = gone["conversations"] == 1
+    counts = f"{counted(gone['conversations'], 'conversation')} {'is' if is_one else 'are'} gone"
     if gone["left"]:
         remedy = "the server's log says why; run it again"
         raise click.ClickException(f"{counts}, {gone['left']} of {shown} are left, {remedy}")
@@ -117,5 +119,5 @@ def _tell(row: Row, shown: str, *, begin: str, as_json: bool, err: bool = False)
     if as_json:
         print_json({"owner": shown, **row})
     else:
-        counts = ", ".join(f"{row[name]} {name}" for name in _COUNTED)
+        counts = ", ".join(counted(row[name], name.removesuffix("s")) for name in _COUNTED)
         click.echo(f"{shown} {begin} {counts if any(row[name] for name in _COUNTED) else 'nothing'}", err=err)

@@ -5,6 +5,7 @@ import click
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.remote import Server, ask, server_options
+from torpor.records.ids import CONVERSATION_ID
 
 
 @click.command(short_help="Begin a conversation with what another one began with.")
@@ -20,6 +21,9 @@ def command(*, name: str, into: str, before: str, title: str, server: Server, as
     From there on the two have nothing in common. Done again, it changes nothing. One that is quarantined is forked for
     operators only; the new one is not quarantined.
     """
+    if not CONVERSATION_ID.fullmatch(into):
+        expected = "expected 1 to 64 letters, digits, '_' or '-', since it is the same owner's"
+        raise click.BadParameter(f"{into!r} is no id, {expected}", param_hint="NEW_ID")
     path = ask(server, lambda connected: connected.fork(name, into, before=before, title=title))
     if as_json:
         print_json({"path": path, "source": name})

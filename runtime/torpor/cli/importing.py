@@ -14,6 +14,7 @@ from torpor.cli.stored_blobs import stored_blobs
 from torpor.clock import RandomIds, SystemClock
 from torpor.gateway.auth import is_owner_name
 from torpor.local_files import make_data_folder
+from torpor.operations.counted import counted
 from torpor.operations.export import Appends, BadExport, ExportHeader, Imported, Importing, read_header
 from torpor.records.ids import CONVERSATION_ID, DEFAULT_TENANT, ConversationKey
 from torpor.records.journal import JournalRecord
@@ -64,7 +65,8 @@ def _tell(imported: Imported, did: str, *, as_json: bool) -> None:
     if as_json:
         print_json(imported)
     else:
-        what = f"{imported.records} records, {imported.requests} requests rebuilt"
+        what = f"{counted(imported.records, 'record')}, {counted(imported.requests, 'request')} rebuilt"
+        what += f", {counted(imported.blobs, 'blob')}" if imported.blobs else ""
         click.echo(f"{did} {shortened(imported.path)}: {what}")
 
 

@@ -66,7 +66,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         left = read_server_address(data_folder(self.home, None)) if not (self.url and self.token) else None
         url = self.url or (left.url if left else None)
         if url is None:
-            remedy = f"start one with `{program()} serve{where(self.home)}`, or name it with --url and --token"
+            remedy = (
+                f"start one with `{program()} serve{where(self.home)}`, or name it with --url and --token{_or_data()}"
+            )
             raise click.ClickException(f"no server has run in {self.home.resolve()}, {remedy}")
         if _host_and_port(url) is None:
             expected = "expected the like of ws://127.0.0.1:8765"
@@ -175,6 +177,13 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] != "Z"  # ended, and nobody has asked how
     except OSError:
         return True
+
+
+def _or_data() -> str:
+    """That the verb that runs needs no server, where it does not."""
+    context = click.get_current_context(silent=True)
+    has_data = context is not None and any(each.name == "data" for each in context.command.params)
+    return ", or have a data folder read with --data DIR" if has_data else ""
 
 
 def _host_and_port(url: str) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from torpor.cli.output import json_option, print_json, program
 from torpor.cli.paths import resolved, shortened
 from torpor.cli.stored_blobs import stored_blobs
 from torpor.operations.audit import Verdict, verdict_on
+from torpor.operations.counted import counted
 from torpor.operations.erased import judged_copy
 from torpor.operations.export import BadExport, read_header
 from torpor.records.ids import DEFAULT_TENANT, ConversationKey
@@ -100,7 +101,7 @@ def _verify_copy(reader: AuditReader, copy: Path, *, as_json: bool) -> int:
 
 def _erased_in_words(tombstone: Tombstone) -> str:
     at = datetime.fromtimestamp(tombstone.at_us // 1_000_000, tz=UTC).isoformat()
-    return f"erased at {at} ({tombstone.cause}), {tombstone.records} records"
+    return f"erased at {at} ({tombstone.cause}), {counted(tombstone.records, 'record')}"
 
 
 def _faults(reader: AuditReader, *, as_json: bool) -> int:
@@ -135,16 +136,11 @@ async def _verified(
     return 1 if differing else 0
 
 
-def counted_blobs(blobs: int) -> str:
-    """In words."""
-    return f"{blobs} blob{'' if blobs == 1 else 's'}"
-
-
 def _counted(meant: Sequence[ConversationKey | str]) -> str:
     subagents = sum(isinstance(key, ConversationKey) and key.is_child for key in meant)
     conversations = len(meant) - subagents
-    told = f"{conversations} conversation{'s' * (conversations != 1)}"
-    return f"{told} and {subagents} sub-agent{'s' * (subagents != 1)}" if subagents else told
+    told = counted(conversations, "conversation")
+    return f"{told} and {counted(subagents, 'sub-agent')}" if subagents else told
 
 
 def _retired_in_words(retired: int) -> str:
@@ -161,9 +157,10 @@ def _in_words(verdict: Verdict) -> Iterator[str]:
     elif not verdict.difference and not verdict.records:
         yield f"{path}  is not kept any longer"
     elif not verdict.difference:
-        more = f", {counted_blobs(len(verdict.blobs))}" if verdict.blobs else ""
+        more = f", {counted(len(verdict.blobs), 'blob')}" if verdict.blobs else ""
         more += f"; {_retired_in_words(verdict.retired)}" if verdict.retired else ""
-        yield f"{path}  verified: {verdict.records} records, {verdict.requests} requests rebuilt{more}"
+        done = f"{counted(verdict.records, 'record')}, {counted(verdict.requests, 'request')}"
+        yield f"{path}  verified: {done} rebuilt{more}"
     elif verdict.seq:
         yield f"{path}  DIFFERS at record {verdict.seq}: {verdict.difference}"
     else:

@@ -30,6 +30,8 @@ class Ask(msgspec.Struct, frozen=True):
 
 async def upload(by: Ask, data: bytes, *, name: str, upload: str, piece_bytes: int = PIECE_BYTES) -> Row:
     """See ``TorporClient.upload``."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"data is {type(data).__name__}, expected bytes, such as Path.read_bytes() gives")
     digest = hashlib.sha256(data)
     upload = upload or _upload_id(digest.digest(), name)
     for left in reversed(range(_BEGINNINGS_MAX)):
@@ -41,6 +43,7 @@ async def upload(by: Ask, data: bytes, *, name: str, upload: str, piece_bytes: i
                 frame = UploadPiece(ref=by.new_id(), upload=upload, offset=received, data=piece)
                 received = (await by.ask(frame, Result)).rows[0]["received_bytes"]
             row: Row = (await by.ask(FinishUpload(ref=by.new_id(), upload=upload), Result)).rows[0]
+            row = {"name": "", "pages": 0, **row}  # the server leaves out what is empty
         except RequestRefused as exc:
             if exc.code not in _OUT_OF_STEP or not left:
                 raise

@@ -31,12 +31,20 @@ _READ_BYTES: Final = 262_144
 _HEAD_BYTES: Final = 1_024
 """Enough to see what a file is."""
 _HEADERS: Final = {
-    "Content-Disposition": "attachment",
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cache-Control": "private, no-store",
     "Referrer-Policy": "no-referrer",
 }
+_ENDINGS: Final = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "application/pdf": "pdf",
+    "text/plain": "txt",
+}
+"""Of a neutral name to save a file by: whoever has the link is not told what its sender calls it."""
 _log = structlog.get_logger()
 
 
@@ -64,6 +72,7 @@ class AttachmentRoute:
             response.headers["Retry-After"] = f"{ceil(self._options.downloads_retry_s)}"
             return response
         except StoreError as exc:
+            self._downloads.unreadable()
             _log.warning("gateway.download_unreadable", why=str(exc))
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "the server's storage does not answer\n")
 
@@ -90,7 +99,10 @@ class AttachmentRoute:
             status, given = HTTPStatus.PARTIAL_CONTENT, part
             headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size_bytes}"
         head = await self._uploads.piece(key, blob, offset=0, size_bytes=_HEAD_BYTES)
-        headers |= {"Content-Type": media_type_of(head), "Content-Length": str(len(given))}
+        media_type = media_type_of(head)
+        headers |= {"Content-Type": media_type, "Content-Length": str(len(given))}
+        ending = _ENDINGS.get(media_type.partition(";")[0], "bin")
+        headers["Content-Disposition"] = f'attachment; filename="attachment.{ending}"'
         response = _response(connection, status, headers)
         if request.method == "GET" and connection.state is State.CONNECTING:
             assert isinstance(connection, Metered)

@@ -20,6 +20,7 @@ from torpor.errors import (
     Quarantined,
     StoreError,
     StoreFull,
+    StoreUnavailable,
     TooManySubscriptions,
     TorporError,
     Unavailable,
@@ -233,7 +234,10 @@ class Desk:
                 _log.error("gateway.journal_unreadable", conversation=exc.key, exc_info=exc)
                 return error_frame(Quarantined(exc.key, reason="its journal cannot be read"), of=of)
             case StoreError():
-                _log.warning("gateway.store_unreadable", frame=tag(of), exc_info=exc)
+                is_foreseen = isinstance(exc, StoreUnavailable)
+                _log.warning(
+                    "gateway.store_unreadable", frame=tag(of), why=str(exc), exc_info=None if is_foreseen else exc
+                )
                 retry_s = self.options.unavailable_retry_s
                 why = (
                     "the server's storage is full"

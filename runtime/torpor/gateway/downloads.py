@@ -91,6 +91,10 @@ class Downloads:
                 await outflow.cut()
         self._ended[ending] += 1
 
+    def unreadable(self) -> None:
+        """One ended before it began."""
+        self._ended[Ending.UNREADABLE] += 1
+
     def stop(self) -> None:
         """Those that are under way have as long to end as other connections."""
         self._ends_at_s = min(self._ends_at_s, anyio.current_time() + self._options.close_deadline_s)

@@ -25,6 +25,7 @@ from torpor.errors import (
     IllegalTransition,
     KeysUnavailable,
     StoreError,
+    StoreUnavailable,
     TokenExpired,
     TooManyConnections,
     TooManyFrames,
@@ -318,8 +319,9 @@ class Session:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except StoreError:
-            _log.warning("gateway.store_unreadable", exc_info=True)
+        except StoreError as exc:
+            is_foreseen = isinstance(exc, StoreUnavailable)
+            _log.warning("gateway.store_unreadable", why=str(exc), exc_info=None if is_foreseen else exc)
             self._outbox.close(CloseReason.UNAVAILABLE)
         except Exception:  # noqa: BLE001 - the edge of a client frame: what it set going
             _log.exception("gateway.session_failed")

@@ -63,6 +63,12 @@ class Fail(msgspec.Struct, frozen=True):
 Move: TypeAlias = Say | Call | Show | Wait | Stop | Fail
 
 
+class SeenFile(msgspec.Struct, frozen=True):
+    """What a script reads of a file that somebody sent."""
+
+    media_type: str
+
+
 class SeenBlock(msgspec.Struct, frozen=True):
     """What a script reads of a block."""
 
@@ -73,6 +79,7 @@ class SeenBlock(msgspec.Struct, frozen=True):
     tool_use_id: str = ""
     content: Any = ""
     is_error: bool = False
+    attachment: SeenFile | None = None
 
 
 class SeenMessage(msgspec.Struct, frozen=True):
@@ -131,7 +138,8 @@ class ScriptedTurn:
 
     @cached_property
     def text(self) -> str:
-        """The last text of the user; notes of the engine stand before it, what is for the turn alone behind it."""
+        """The last text of the user; notes of the engine stand before it, what is for the turn alone behind it. Of
+        files that came without words, ``[attached image/png]`` and so on."""
         texts = _said_in(self.messages[self._asked_at])
         return texts[-1] if texts else ""
 
@@ -184,7 +192,20 @@ def _said_in(message: SeenMessage) -> list[str]:
     texts = [block.text for block in message.content if block.type == "text" and not is_told(block.text)]
     has_resumed = any(text.startswith(asked) for text in texts for asked in RESUMES.values())
     said = [text for text in texts if not _NOTE.match(text)]
+    if kinds := _without_words(message):
+        said.append(f"[attached {', '.join(kinds)}]")
     return said or ([] if has_resumed else texts)
+
+
+def _without_words(message: SeenMessage) -> list[str]:
+    """Kinds of the files behind the last words: they came by themselves, since a message's own words follow them."""
+    kinds: list[str] = []
+    for block in message.content:
+        if block.attachment is not None:
+            kinds.append(block.attachment.media_type)
+        elif block.type == "text" and not is_told(block.text) and not _NOTE.match(block.text):
+            kinds.clear()
+    return kinds
 
 
 def _text_of(result: SeenBlock) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from torpor.operations.counted import counted
+from torpor.provider_errors import NOT_ASKED
 from torpor.records.attachments import Attachment, attachment_of, is_marker, told_of
 from torpor.records.blocks import Block, head_of
 from torpor.records.journal import (
@@ -269,7 +270,8 @@ def _model_failed(record: ModelFailed) -> Description:
     pause_s = max(0, record.retry_at_us - record.at_us) / 1_000_000
     again = f", asked again in {pause_s:.3g} s" if record.retry_at_us else ""
     other = f" as model {record.next_model!r}" if record.next_model else ""
-    return f"model failed, {record.code}: {record.detail}{again}{other}", facts, ""
+    what = "files not read" if record.code in NOT_ASKED else "model failed"
+    return f"{what}, {record.code}: {record.detail}{again}{other}", facts, ""
 
 
 def _tool_started(record: ToolStarted) -> Description:

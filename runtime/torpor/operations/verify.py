@@ -18,6 +18,7 @@ from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.view import Preamble, request_fields
 from torpor.operations.requests import TURN, RebuiltRequest
 from torpor.operations.soundness import flaw_of, too_deep
+from torpor.records.attachments import attachment_of, is_marker
 from torpor.records.blocks import canonical
 from torpor.records.commands import Receipt
 from torpor.records.ids import ConversationKey
@@ -33,7 +34,7 @@ from torpor.records.journal import (
     TurnRefused,
 )
 from torpor.records.nesting import RECORD_DEPTH_MAX, is_deep_json
-from torpor.store.codec import StoredBatch, handles_in, shown_by
+from torpor.store.codec import StoredBatch, shown_by
 from torpor.store.contract import Blobs, Head, Snapshot
 
 _ROW: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -62,6 +63,15 @@ class Handle(msgspec.Struct, frozen=True):
 
     seq: int
     handle: str
+    file: str = ""
+    """Of a file that somebody sent, what and with which message; empty for all else."""
+
+    def differs(self, how: str) -> Differs:
+        """It is not as the record says."""
+        if not self.file:
+            return Differs(self.seq, f"blob {self.handle} {how}")
+        remedy = "whoever sends the same file again has it stored anew"
+        return Differs(self.seq, f"blob {self.handle}, {self.file}, {how}; {remedy}")
 
 
 class Verification:
@@ -230,7 +240,7 @@ class Verification:
                 if record.message_id in self._messages:
                     raise Differs(record.seq, f"message {record.message_id!r} was received before")
                 self._messages[record.message_id] = msgspec.structs.replace(record, blocks=())
-                self.handles += (Handle(record.seq, handle) for handle in handles_in((record,)))
+                self.handles += _files_of(record)
             case ToolFinished(handle=handle) | SubagentFinished(bundle=handle) if handle:
                 self.handles.append(Handle(record.seq, handle))
             case _:
@@ -272,10 +282,18 @@ async def check_blobs(blobs: Blobs, key: ConversationKey, handles: Iterable[Hand
             digest.update(piece)
             offset += len(piece)
         if piece is None:
-            raise Differs(named.seq, f"blob {named.handle} is not there")
+            raise named.differs("is not there")
         if digest.hexdigest() != named.handle:
-            raise Differs(named.seq, f"blob {named.handle} has digest {digest.hexdigest()}")
+            raise named.differs(f"has digest {digest.hexdigest()}")
     return tuple(seen)
+
+
+def _files_of(record: MessageReceived) -> Iterator[Handle]:
+    """By kind and not by name, which is content."""
+    for block in map(bytes, record.blocks):
+        if is_marker(block):
+            found = attachment_of(block)
+            yield Handle(record.seq, found.blob, f"the {found.media_type} of message {record.message_id!r}")
 
 
 class _Message(msgspec.Struct):

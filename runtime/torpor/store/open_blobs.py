@@ -6,6 +6,7 @@ from pathlib import Path
 import structlog
 
 from torpor.errors import ConfigError
+from torpor.misfits import Words
 from torpor.store.blobs import LocalBlobs
 from torpor.store.bucket_trouble import BucketTrouble
 from torpor.store.contract import ErasableBlobs
@@ -26,21 +27,25 @@ def open_blobs(
     if options.kind == "folder":
         return LocalBlobs(folder, in_threads=in_threads)
     if not options.bucket:
-        raise ConfigError(WHERE, key="blobs.bucket", found="nothing", expected="the name of a bucket for kind 's3'")
+        raise ConfigError(
+            WHERE, key="blobs.bucket", found=Words("empty"), expected="the name of a bucket for kind 's3'"
+        )
     if options.endpoint and not options.endpoint.startswith(("http://", "https://")):
         expected = "an address that begins with http:// or https://"
         raise ConfigError(WHERE, key="blobs.endpoint", found=options.endpoint, expected=expected)
     if bool(options.access_key_env) != bool(options.secret_key_env):
+        alone = "access_key_env" if options.access_key_env else "secret_key_env"
         told = options.access_key_env or options.secret_key_env
         raise ConfigError(
-            WHERE, key="blobs.access_key_env", found=f"only {told}", expected="both variables of a key, or none"
+            WHERE, key=f"blobs.{alone}", found=Words(f"{told} alone"), expected="both variables of a key, or none"
         )
     named = {"access_key_id": options.access_key_env, "secret_access_key": options.secret_key_env}
-    credentials = {
-        name: _told(variable, key=key, environ=environ)
-        for (name, variable), key in zip(named.items(), ("access_key_env", "secret_key_env"), strict=True)
-        if variable
-    }
+    credentials = {name: environ.get(variable, "").strip() for name, variable in named.items() if variable}
+    if missing := [named[name] for name, value in credentials.items() if not value]:
+        key = "access_key_env" if missing[0] == options.access_key_env else "secret_key_env"
+        are = "which is not set" if len(missing) == 1 else "which are not set"
+        found, expected = Words(f"{' and '.join(missing)}, {are}"), "variables that hold the key"
+        raise ConfigError(WHERE, key=f"blobs.{key}", found=found, expected=expected)
     return S3Blobs(options, credentials=credentials)
 
 
@@ -62,11 +67,3 @@ async def check_blobs(blobs: ErasableBlobs, options: BlobOptions) -> None:
             WHERE, key="blobs.bucket", found=options.bucket, expected=f"one that is there; {trouble.remedy}"
         )
     _log.warning("blobs.not_reached", why=trouble.what, remedy=trouble.remedy)
-
-
-def _told(variable: str, *, key: str, environ: Mapping[str, str]) -> str:
-    if not (value := environ.get(variable, "").strip()):
-        raise ConfigError(
-            WHERE, key=f"blobs.{key}", found=f"{variable}, which is not set", expected="a variable that holds it"
-        )
-    return value

@@ -239,7 +239,7 @@ async def test_what_one_sent_comes_back_to_its_owner_and_by_a_link_to_whoever_ha
             gc.enable()
         assert found == data
         assert headers["Content-Type"] == "image/png"
-        assert headers["Content-Disposition"] == "attachment"
+        assert headers["Content-Disposition"] == 'attachment; filename="attachment.png"'
         for wrong in (f"{address}x", address[:-3] + "AAA"):
             with pytest.raises(urllib.error.HTTPError, match="404") as nothing:
                 await anyio.to_thread.run_sync(got, wrong)

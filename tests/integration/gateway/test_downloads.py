@@ -174,7 +174,7 @@ async def test_a_link_gives_the_file_or_the_part_that_is_asked_for(tmp_path: Pat
             "accept-ranges": "bytes",
             "content-length": str(size),
             "content-type": "text/plain; charset=utf-8",
-            "content-disposition": "attachment",
+            "content-disposition": 'attachment; filename="attachment.txt"',
             "x-content-type-options": "nosniff",
             "content-security-policy": "default-src 'none'; sandbox",
             "cache-control": "private, no-store",
@@ -338,6 +338,19 @@ async def test_storage_that_fails_meanwhile_cuts_the_connection(tmp_path: Path, 
         at = Place(house, blobs, ManualClock(), uploads)
         found = await at.got(await at.link(LARGE))
         assert (found.status, len(found.body)) == (200, READ_BYTES)
+        await at.ended(unreadable=1)
+
+
+async def test_storage_that_fails_before_is_told_and_counted(tmp_path: Path) -> None:
+    class Gone(Watched):
+        async def size_bytes(self, key: ConversationKey, handle: str) -> int | None:
+            raise StoreUnavailable("the bucket does not answer")
+
+    blobs = Gone()
+    uploads = uploads_in(tmp_path, blobs=blobs)
+    async with gateway_house(uploads=uploads) as house:
+        at = Place(house, blobs, ManualClock(), uploads)
+        assert (await at.got(await at.link(LARGE))).status == 503
         await at.ended(unreadable=1)
 
 

@@ -235,6 +235,20 @@ def test_variables_are_checked_as_well(home: Path) -> None:
     assert found.detail.startswith("TORPOR__TURN__CALLS is unknown")
 
 
+def test_all_that_an_object_store_lacks_is_told_at_once_and_the_settings_are_not_called_right(home: Path) -> None:
+    table = {"KIND": "s3", "BUCKET": "b", "ACCESS_KEY_ENV": "BLOBS_KEY_ID", "SECRET_KEY_ENV": "BLOBS_KEY"}
+    (found,) = [
+        found
+        for found in findings_of(home, {f"TORPOR__BLOBS__{name}": value for name, value in table.items()})
+        if found.part == "settings"
+    ]
+
+    expected = (
+        "blobs.access_key_env is BLOBS_KEY_ID and BLOBS_KEY, which are not set, expected variables that hold the key"
+    )
+    assert (found.ok, found.detail) == (False, expected)
+
+
 @pytest.mark.parametrize(
     ("option", "detail"),
     [

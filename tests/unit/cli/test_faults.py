@@ -7,13 +7,13 @@ from torpor.provider_errors import ProviderError
 from torpor.records.events import ModelFailedEvent
 
 
-def failed(*, retry_s: float, next_model: str = "") -> ModelFailedEvent:
+def failed(*, retry_s: float, next_model: str = "", code: str = "model_overloaded") -> ModelFailedEvent:
     return ModelFailedEvent(
         event=1,
         at_us=1_000_000,
         turn=1,
         call="1-1-1",
-        code="model_overloaded",
+        code=code,
         detail="",
         retry_at_us=int((1 + retry_s) * 1_000_000) if retry_s else 0,
         next_model=next_model,
@@ -26,6 +26,10 @@ def failed(*, retry_s: float, next_model: str = "") -> ModelFailedEvent:
         (failed(retry_s=0), ""),
         (failed(retry_s=0.4), "the model failed, model_overloaded; it is asked again at once"),
         (failed(retry_s=12), "the model failed, model_overloaded; it is asked again in 12 s"),
+        (
+            failed(retry_s=12, code="attachments_unavailable"),
+            "the files of the conversation could not be read, attachments_unavailable; tried again in 12 s",
+        ),
         (
             failed(retry_s=2, next_model="other"),
             "the model failed, model_overloaded; it is asked again in 2 s, then of other",

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import anyio
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.gateway_line import Line, principal
 from tests.support.gateway_table import KINDS, UPLOADING, example
@@ -315,6 +316,19 @@ async def test_a_fault_behind_a_request_is_its_answer_and_nobody_elses(
     assert str(fault) not in error.message
 
 
+async def test_storage_that_does_not_answer_is_logged_with_why_and_without_a_traceback(
+    world: World, opened: Opened
+) -> None:
+    world.failures.append(StoreUnavailable("bucket 'b' does not exist"))
+    with capture_logs() as logs:
+        async with opened() as line:
+            line.say(send(ref="r1"))
+            await line.hear_a(ErrorFrame)
+
+    (told,) = [each for each in logs if each["event"] == "gateway.store_unreadable"]
+    assert (told["why"], told["exc_info"]) == ("bucket 'b' does not exist", None)
+
+
 async def test_requests_that_wait_are_bounded_and_the_answer_is_busy(world: World, opened: Opened) -> None:
     world.durable = Durable()
     async with opened(requests_max=3) as line:
@@ -425,6 +439,18 @@ async def test_a_cancel_of_what_does_not_exist_is_unknown(opened: Opened) -> Non
         line.say(Cancel(conversation="c1"))
 
         assert (await line.hear_a(ErrorFrame)).code == "unknown_conversation"
+
+
+async def test_files_go_to_ones_own_conversations_only_also_from_an_operator(world: World, opened: Opened) -> None:
+    async with opened(OPERATOR) as line:
+        line.say(send(conversation="alice/c1", attachments=("ticket",)))
+        foreign = await line.hear_a(ErrorFrame)
+        line.say(send("m2", attachments=("ticket",)))
+        own = await line.hear_a(ErrorFrame)
+
+    assert foreign.code == own.code == "unknown_attachment"
+    assert "your own conversations only" in foreign.message
+    assert "upload it again" in own.message
 
 
 async def test_an_operators_cancel_is_recorded_as_one(world: World, opened: Opened) -> None:

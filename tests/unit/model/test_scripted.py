@@ -121,6 +121,13 @@ async def test_usage_counts_a_file_as_what_a_model_reads_of_it() -> None:
     assert 1_500 <= with_it - without < 1_520
 
 
+def test_files_without_words_are_not_answered_by_the_words_before_them() -> None:
+    view = user(View(), "hello").extended("user", [marker_block(attachment(tokens=1))])
+    assert ScriptedTurn(a_request(view)).text == "[attached image/png]"
+    with_words = view.extended("user", [marker_block(attachment(tokens=1)), text_block("look")])
+    assert ScriptedTurn(a_request(with_words)).text == "look"
+
+
 def test_a_turn_knows_the_last_text_of_the_user_and_the_replies_since() -> None:
     view = user(View(), "hello")
     assert (turn := ScriptedTurn(a_request(view))).text == "hello"

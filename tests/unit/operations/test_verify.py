@@ -323,6 +323,13 @@ async def test_blobs_that_records_name_are_there_and_are_what_their_handles_say(
     assert caught.value.seq == 7
 
 
+async def test_a_file_that_is_gone_is_told_with_its_message_and_how_to_mend_it() -> None:
+    file = Handle(3, hashlib.sha256(b"").hexdigest(), "the image/png of message 'm1'")
+    expected = "the image/png of message 'm1', is not there; whoever sends the same file again has it stored anew"
+    with pytest.raises(Differs, match=expected):
+        await check_blobs(MemoryBlobs(), KEY, [file])
+
+
 class ChangedBlobs(MemoryBlobs):
     """Gives the same for every handle."""
 
