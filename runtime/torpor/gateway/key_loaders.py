@@ -18,6 +18,7 @@ from torpor.gateway.auth import SECRET_BYTES_MIN
 from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.key_keeper import KeysUnreadable, Load
 from torpor.gateway.key_set import KEY_SET_BYTES_MAX
+from torpor.misfits import Words
 from torpor.ordinary_files import read_ordinary, readable_by_others
 
 WHERE: Final = "config/torpor.toml"
@@ -51,7 +52,7 @@ def configured_secret(options: AuthOptions, *, home: Path, environ: Mapping[str,
     if options.secret_env:
         key, told = "auth.secret_env", environ.get(options.secret_env, "")
         if not told:
-            found, expected = f"{options.secret_env}, which is not set", "a variable that holds the secret"
+            found, expected = Words(f"{options.secret_env}, which is not set"), "a variable that holds the secret"
             raise ConfigError(WHERE, key=key, found=found, expected=expected)
         secret = told.strip().encode(errors="surrogateescape")
     elif options.secret_file:
@@ -59,12 +60,15 @@ def configured_secret(options: AuthOptions, *, home: Path, environ: Mapping[str,
         try:
             secret = read_ordinary(path, cap_bytes=_SECRET_BYTES_MAX).strip()
         except OSError as exc:
-            found, expected = f"{path}, {(exc.strerror or 'unreadable').lower()}", "a file that this user may read"
+            found, expected = (
+                Words(f"{path}, {(exc.strerror or 'unreadable').lower()}"),
+                "a file that this user may read",
+            )
             raise ConfigError(WHERE, key=key, found=found, expected=expected) from exc
     else:
         return None
     if len(secret) < SECRET_BYTES_MIN:
-        found = f"a secret of {len(secret)} bytes"
+        found = Words(f"a secret of {len(secret)} bytes")
         expected = f"at least {SECRET_BYTES_MIN} bytes, as `openssl rand -base64 48` makes them"
         raise ConfigError(WHERE, key=key, found=found, expected=expected)
     return secret

@@ -216,8 +216,8 @@ async def test_a_given_secret_comes_from_a_variable_or_a_file(options: dict[str,
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"secret_env": "GONE"}, "auth.secret_env is 'GONE, which is not set'"),
-        ({"secret_env": "SHORT"}, "a secret of 1 bytes', expected at least 32 bytes"),
+        ({"secret_env": "GONE"}, "auth.secret_env is GONE, which is not set"),
+        ({"secret_env": "SHORT"}, "a secret of 1 bytes, expected at least 32 bytes"),
         ({"secret_file": "gone"}, "no such file"),
         ({"secret_file": "short"}, "a secret of 5 bytes"),
         ({"secret_file": "."}, "is a directory"),
