@@ -168,6 +168,7 @@ class StoredDirectory:
     async def forget(self, *, tenant: str, owner: str, limit: int, principal: str) -> Forgotten:
         """See the contract."""
         taken: list[_Taken] = []
+        before = await self._stored(ConversationKey(tenant, owner, ""))
         rows = await self._store.list_conversations(tenant=tenant, owner=owner, limit=limit)
         for row in rows:
             under_way = self._erasing.get(row.key) or self._begun(
@@ -184,13 +185,23 @@ class StoredDirectory:
         except StoreError as exc:  # what went is gone; that some of it may be there still is said as well
             self._blobs_left(ConversationKey(tenant, owner, ""), exc)
             rest, is_left = 0, True
+        gone = rest + sum(each.blobs for each in taken)
+        if before is not None and (after := await self._stored(ConversationKey(tenant, owner, ""))) is not None:
+            gone = len(before - after)  # records may name what was not there any more
         return Forgotten(
             conversations=len(taken),
             records=sum(each.records for each in taken),
-            blobs=rest + sum(each.blobs for each in taken),
+            blobs=gone,
             left=await self._store.count_conversations(tenant=tenant, owner=owner, limit=_LEFT_MAX),
             lingers=not await self._store.scrubbed() or is_left,
         )
+
+    async def _stored(self, owner: ConversationKey) -> frozenset[str] | None:
+        """None where that cannot be told now."""
+        try:
+            return frozenset(await self._blobs.stored(owner))
+        except StoreError:
+            return None
 
     async def survey(self, *, tenant: str, owner: str) -> Forgotten:
         """See the contract."""

@@ -125,8 +125,22 @@ async def test_blobs_that_no_record_names_go_with_the_first_conversation_and_wit
 
 async def test_blobs_go_though_their_conversations_went_before() -> None:
     async with running_engine() as engine:
-        await engine.blobs.put(key(1), b"left by a server that was killed just then")
+        left = await engine.blobs.put(key(1), b"left by a server that was killed just then")
+        engine.blobs.let_go(key(1))
         assert (await forget(engine)).blobs == 1
+        assert await engine.blobs.get(key(1), left) is None
+
+
+async def test_a_blob_that_was_gone_before_is_not_counted() -> None:
+    async with running_engine(says("yes")) as engine:
+        await engine.ask("hello", key=key(1))
+
+        async def handles_of(key: ConversationKey) -> tuple[str, ...]:
+            return ("0" * 64,)
+
+        engine.store.handles_of = handles_of  # type: ignore[method-assign]
+        assert (await engine.directory.survey(tenant="acme", owner="ann")).blobs == 0
+        assert (await forget(engine)).blobs == 0
 
 
 def mark(number: int) -> str:
