@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -22,7 +22,7 @@ from torpor.toolhost.declare import tool
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.loading import open_session
 from torpor.toolhost.mcp.options import McpOptions, McpServer, Reference
-from torpor.toolhost.mcp.servers import McpServers
+from torpor.toolhost.mcp.servers import Link, McpServers
 from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.registry import ToolRegistry
@@ -103,9 +103,10 @@ async def world(home: Path, **tables: McpServer) -> AsyncIterator[World]:
 
 
 @contextmanager
-def listening() -> Iterator[McpServer]:
+def listening(port: int = 0) -> Iterator[McpServer]:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
         port = free.getsockname()[1]
     with subprocess.Popen([sys.executable, str(RAW), str(port)]) as process:
         try:
@@ -173,6 +174,25 @@ async def test_mcp_01_a_call_that_gets_no_answer_ends(tmp_path: Path) -> None:
             assert here.servers.statistics().lost["pipes"] >= 2
             assert len(here.pids()) == 2
     assert here.pids() == set()
+
+
+async def test_a_call_that_finds_nobody_listening_is_certainly_not_made(tmp_path: Path) -> None:
+    with ExitStack() as first:
+        http = first.enter_context(listening())
+        async with world(tmp_path, http=http) as here:
+            toolbox = await here.toolbox()
+            assert (await here.call("http__echo")).outcome is Outcome.SUCCEEDED
+            first.close()
+            gone = await toolbox.call("http__echo", msgspec.Raw(b"{}"), CONTEXT)
+            assert (gone.outcome, "nothing was done" in gone.text) == (Outcome.NEVER_STARTED, True)
+            assert "nothing answers at its address" in gone.text
+            connection = here.servers.connection(Link("http"))
+            with listening(int(http.url.split(":")[2].partition("/")[0])):
+                connection.want()
+                while connection.generation < 2:
+                    await connection.next_news()
+                    connection.want()
+                assert (await here.call("http__echo")).text == "echo of nobody"
 
 
 async def test_mcp_02_stubborn_programs_are_closed_at_the_same_time(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from torpor.toolhost.mcp.endings import cancellation_in, why_of
 from torpor.toolhost.mcp.listing import NOBODY, NOTHING, Listing, read_listing, tokens_of
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 from torpor.toolhost.mcp.results import Answer
-from torpor.toolhost.mcp.session import ConnectionLost, Open, Opening, ServerError, Session
+from torpor.toolhost.mcp.session import ConnectionLost, NotSent, Open, Opening, ServerError, Session
 from torpor.toolhost.mcp.states import ServerSignal, ServerState, next_state, pause_s
 from torpor.toolhost.process import NotStarted
 
@@ -157,12 +157,22 @@ class Connection:
     ) -> Answer:
         """Call ``tool``, which the server calls so.
 
-        Args: wait_s: the longest that a server which is not up is waited for.
+        Args: wait_s: the longest that a server which is not up is waited for, also where that is noticed by this call.
         Cancellation: the server is told, within a bound.
         Raises: NotStarted: the server cannot be reached, nothing was sent. ConnectionLost: sent, and no answer came.
             ServerError.
         """
-        session = await self._up(wait_s)
+        until_s = anyio.current_time() + wait_s
+        while True:
+            session = await self._up(until_s - anyio.current_time())
+            try:
+                return await self._called(session, tool, arguments, report=report)
+            except NotSent as exc:
+                self.stale(exc.why)
+
+    async def _called(
+        self, session: Session, tool: str, arguments: Mapping[str, Any], *, report: Callable[[str], None]
+    ) -> Answer:
         answer: Answer | None = None
         with anyio.CancelScope() as scope:
             self._calls.add(scope)
@@ -343,6 +353,8 @@ class Connection:
                 told = await session.tools()
         except ToolError as exc:
             _log.warning("mcp.not_listed", server=self.name, why=why_of(exc))
+            if isinstance(exc, NotSent):
+                self.stale(exc.why)
             return
         if told is None:
             self.ended(f"it did not tell its tools within {self._options.list_deadline_s:g} s")

@@ -6,8 +6,9 @@ Above: ``connection``.
 import anyio
 
 from torpor.errors import ConfigError
-from torpor.toolhost.mcp.session import ConnectionLost, ServerError, Unreachable
+from torpor.toolhost.mcp.session import ConnectionLost, NotSent, ServerError, Unreachable
 from torpor.toolhost.mcp.values import NO_CREDENTIAL, NoCredential
+from torpor.toolhost.process import NotStarted
 
 
 def why_of(exc: BaseException) -> str:
@@ -19,7 +20,9 @@ def why_of(exc: BaseException) -> str:
             return str(exc)
         case NoCredential():
             return NO_CREDENTIAL
-        case ConnectionLost():
+        case NotSent():
+            return exc.why
+        case ConnectionLost() | NotStarted():
             return str(exc)
         case ServerError():
             return f"its server refused with error {exc.number}"

@@ -28,6 +28,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """Of HTTP."""
     host: str = ""
     """Where it was sent to instead."""
+    unsent: str = ""
+    """Why nothing of it was sent at all."""
 
     @property
     def is_of_whoever_asks(self) -> bool:
@@ -38,6 +40,8 @@ class Statuses:
     """Hears how requests are answered; the SDK tells of most faults that there was one."""
 
     def __init__(self) -> None:
+        self.is_open = False
+        """The session is, so that what cannot be sent is one call's fault."""
         self.refused = 0
         """The last status that was none of success; 0 for none."""
         self._refusals: dict[int | str, Refusal] = {}
@@ -48,13 +52,23 @@ class Statuses:
             return
         self.refused = response.status_code if response.status_code >= 300 else 0
         if self.refused and (asked := _id_of(response.request)) is not None:
-            if len(self._refusals) >= _REFUSALS_MAX:
-                self._refusals.pop(next(iter(self._refusals)))
-            self._refusals[asked] = Refusal(self.refused, _host_of(response))
+            self._note(asked, Refusal(self.refused, _host_of(response)))
+
+    def never_sent(self, request: httpx2.Request, why: str) -> bool:
+        """Note that there was no connection for ``request``; false where that is not the fault of one call."""
+        asked = _id_of(request) if self.is_open and request.method == "POST" else None
+        if asked is not None:
+            self._note(asked, Refusal(0, unsent=why))
+        return asked is not None
 
     def refusal(self, asked: int | str | None) -> Refusal | None:
         """Of the request of this id, once."""
         return None if asked is None else self._refusals.pop(asked, None)
+
+    def _note(self, asked: int | str, refusal: Refusal) -> None:
+        if len(self._refusals) >= _REFUSALS_MAX:
+            self._refusals.pop(next(iter(self._refusals)))
+        self._refusals[asked] = refusal
 
 
 class _Request(msgspec.Struct):
@@ -96,10 +110,8 @@ def why_unreachable(exc: BaseException, statuses: Statuses) -> str:
             return "what answers there speaks no MCP; look at the path of url"
         case MCPError():
             return f"the server refused with error {exc.code}"
-        case httpx2.ConnectError():
-            return _why_not_connected(exc)
-        case httpx2.TimeoutException():
-            return "it cannot be reached in time"
+        case httpx2.ConnectError() | httpx2.TimeoutException():
+            return why_not_connected(exc)
     return ""
 
 
@@ -109,9 +121,12 @@ def _remedy(status: int) -> str:
     return "; look at the path of url" if status in {301, 302, 307, 308, 404, 405} else ""
 
 
-def _why_not_connected(exc: BaseException | None) -> str:
+def why_not_connected(exc: BaseException | None) -> str:
+    """Args: exc: of whoever tried."""
     while exc is not None:
         match exc:
+            case httpx2.TimeoutException():
+                return "it cannot be reached in time"
             case ssl.SSLCertVerificationError():
                 return "its certificate cannot be verified"
             case ssl.SSLError():

@@ -30,7 +30,8 @@ from torpor.toolhost.mcp.lines import TooLong, Unreadable
 from torpor.toolhost.mcp.listing import BEYOND, LISTED_MAX
 from torpor.toolhost.mcp.program import program_streams
 from torpor.toolhost.mcp.results import Answer
-from torpor.toolhost.mcp.session import ConnectionLost, Opening, ServerError, Session, Unreachable
+from torpor.toolhost.mcp.session import ConnectionLost, NotSent, Opening, ServerError, Session, Unreachable
+from torpor.toolhost.mcp.unsent import Caller
 from torpor.toolhost.mcp.values import secrets_of
 from torpor.toolhost.process import NotStarted
 
@@ -76,6 +77,7 @@ async def open_session(opening: Opening) -> AsyncIterator[Session]:
             if not why:
                 raise
             raise Unreachable(why) from exc
+        statuses.is_open = True
         yield _SdkSession(client, opening)
 
 
@@ -96,7 +98,8 @@ async def _transport(opening: Opening, stack: AsyncExitStack, statuses: Statuses
             line_bytes_max=opening.message_bytes_max,
             died=died,
         )
-    client = httpx2.AsyncClient(
+    client = Caller(
+        statuses=statuses,
         headers={"Accept-Encoding": "identity", **opening.headers},
         timeout=httpx2.Timeout(_HTTP_DEADLINE_S, read=_READ_DEADLINE_S),
         event_hooks={"response": [partial(bound, most=opening.message_bytes_max), statuses.heed]},
@@ -326,6 +329,8 @@ class _Translated(nullcontext[None]):
                 raise ConnectionLost(f"its server answered what is no answer: {exc.data.why}") from exc
             case MCPError() if exc.code == _CLOSED and exc.data is not _SAID and refusal is None:
                 raise ConnectionLost("the connection to its server ended") from exc
+            case MCPError() if refusal is not None and refusal.unsent:
+                raise NotSent(refusal.unsent) from exc
             case MCPError() if refusal is not None and refusal.is_of_whoever_asks:
                 self._opening.stale(
                     f"it answered HTTP {refusal.status}"

@@ -12,12 +12,23 @@ import msgspec
 from torpor.errors import ToolError
 from torpor.toolhost.mcp.options import McpServer
 from torpor.toolhost.mcp.results import Answer
+from torpor.toolhost.process import NotStarted
 
 
 class ConnectionLost(ToolError):
     """The connection ended, or what came was no answer, after the call had been sent."""
 
     code = "mcp_connection_lost"
+
+
+class NotSent(NotStarted):
+    """There was no connection for the call, so nothing of it was sent: it may be made over the next one."""
+
+    code = "mcp_not_sent"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"its server cannot be reached ({why}); nothing was done, try again later")
+        self.why = why
 
 
 class ServerError(ToolError):
@@ -46,7 +57,7 @@ class Session(Protocol):
         ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any], *, report: Callable[[str], None]) -> Answer:
-        """Cancellation: the server is told, within a bound. Raises: ConnectionLost. ServerError."""
+        """Cancellation: the server is told, within a bound. Raises: ConnectionLost. NotSent. ServerError."""
         ...
 
     async def heed_changes(self) -> None:

@@ -17,7 +17,7 @@ from torpor.toolhost.mcp.connection import Connection
 from torpor.toolhost.mcp.options import McpOptions, McpServer, Reference
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.servers import Link, McpServers
-from torpor.toolhost.mcp.session import ConnectionLost, ServerError, Unreachable
+from torpor.toolhost.mcp.session import ConnectionLost, NotSent, ServerError, Unreachable
 from torpor.toolhost.mcp.states import ServerState
 from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.process import NotStarted
@@ -186,6 +186,37 @@ async def test_a_server_that_ends_or_floods_before_it_is_ready_is_given_up_at_on
     async with living(played, options=msgspec.structs.replace(QUICK, start_deadline_s=3600.0)) as servers:
         with pytest.raises(NotStarted, match="it sends what is no message"):
             await call(servers)
+
+
+async def test_a_call_that_was_not_sent_is_made_over_the_next_connection() -> None:
+    played = PlayedServer("read", "write")
+
+    async def refuse_the_first(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        if life.number == 1:
+            raise NotSent("nothing answers at its address")
+        return said(f"{tool} of life {life.number}")
+
+    played.at_call = refuse_the_first
+    async with living(played) as servers:
+        assert await call(servers, "write") == "write of life 2"
+        assert played.calls == [(1, "write"), (2, "write")]
+
+
+async def test_a_call_that_cannot_be_sent_fails_as_not_done() -> None:
+    played = PlayedServer("write")
+
+    async def refuse(life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        raise NotSent("nothing answers at its address")
+
+    async def refuse_again(life: Life) -> None:
+        if life.number > 1:
+            raise Unreachable("nothing answers at its address")
+
+    played.at_call, played.at_open = refuse, refuse_again
+    async with living(played) as servers:
+        with pytest.raises(NotStarted, match=r"lib cannot be reached now \(nothing answers at its address\); nothing"):
+            await call(servers, "write")
+        assert played.calls == [(1, "write")]
 
 
 async def test_a_call_waits_no_longer_than_it_may_and_has_sent_nothing() -> None:
