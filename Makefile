@@ -27,7 +27,7 @@ endif
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make serve       start the engine in this directory, which is an agent home'
+	@echo 'make serve       start the engine in this directory, which is an agent home; SERVE_ARGS="--port 8002" for its options'
 	@echo 'make test        run every test'
 	@echo 'make lint        style, types, import directions, rules of the house'
 	@echo 'make soak        the tests that run for minutes'

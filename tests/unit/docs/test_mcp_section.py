@@ -6,6 +6,7 @@ import msgspec
 
 from tests.unit.docs.test_tables import DOCS
 from torpor.toolhost.mcp.options import McpOptions, McpServer
+from torpor.toolhost.mcp.states import ServerState
 
 
 def section() -> str:
@@ -31,6 +32,10 @@ def test_limits_are_told_with_their_defaults() -> None:
     told = {cells[0]: tomllib.loads(f"value = {cells[1]}")["value"] for cells in rows("| `[mcp]` |")}
 
     assert told == msgspec.to_builtins(McpOptions())
+
+
+def test_states_of_the_listing_are_told() -> None:
+    assert {cells[0] for cells in rows("| State |")} == {state.value for state in ServerState}
 
 
 def test_the_example_of_the_page_is_a_server() -> None:
