@@ -125,6 +125,11 @@ class AttachmentsUnavailable(ProviderError):
     code = "attachments_unavailable"
     retry = Retry.SAFE
 
+    def __init__(self, detail: str, *, retry_after_s: float | None = None, waited_s: float = 0.0) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)
+        self.waited_s = waited_s
+        """Until that was known."""
+
 
 class RequestTooLarge(ProviderError):
     """The request has more bytes than the host takes."""

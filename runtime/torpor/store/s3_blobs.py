@@ -1,7 +1,8 @@
 """Whole bodies beside the journal, in an object store that speaks the protocol of S3: one object per content.
 
 Above: whatever names bodies by handle. Below: ``obstore``, which is imported here alone, when such a store is opened.
-Its calls block and let other threads run, so each has one of a few threads, on either event loop.
+Its calls block and let other threads run, so each has one of a few threads, on either event loop. A store that hangs
+holds up nobody who is cancelled: what was begun goes on unheard, at worst to an object that no record names.
 
 What is kept for a conversation that may name it soon is known to this process only: servers that share a bucket share
 no owners.
@@ -23,6 +24,7 @@ from torpor.records.ids import ConversationKey
 from torpor.store.blob_names import HANDLE, folder_of
 from torpor.store.bucket_trouble import BucketTrouble, says_no_object, trouble_in
 from torpor.store.kept import KeptBlobs
+from torpor.store.leavable import LeavableCalls, NoPlace
 from torpor.store.options import BlobOptions
 
 _THREADS: Final = 8
@@ -33,6 +35,8 @@ _CHECK_S: Final = 5.0
 """For the question at a start."""
 WHERE: Final = "config/torpor.toml"
 _T = TypeVar("_T")
+_IsLeft = Callable[[], bool]
+"""Whether nobody waits any more for what is written."""
 
 
 class S3Blobs(KeptBlobs):
@@ -50,7 +54,7 @@ class S3Blobs(KeptBlobs):
         self._prefix = options.prefix.strip("/")
         self._bucket = options.bucket
         self._store = self._opened(deadline_s=options.deadline_s, retries=_RETRIES)
-        self._limit = anyio.CapacityLimiter(_THREADS)
+        self._calls = LeavableCalls(_THREADS, name="object store", wait_s=options.deadline_s)
         self._deciding = tuple(threading.Lock() for _ in range(_STRIPES))
         """By handle: held for the look whether an object may go and until it has gone, so that a put of the same comes
         before or after both."""
@@ -89,7 +93,7 @@ class S3Blobs(KeptBlobs):
         return trouble_in(why, self._options)
 
     async def put(self, key: ConversationKey, data: bytes) -> str:
-        return await self._in_thread(partial(self._put, key, data))
+        return await self._written(lambda is_left: self._put(key, data, is_left=is_left))
 
     async def get(self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None) -> bytes | None:
         """Raises: StoreUnavailable."""
@@ -103,15 +107,18 @@ class S3Blobs(KeptBlobs):
         return await self._in_thread(partial(self._size_bytes, self._path(key, handle)))
 
     async def remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
-        await self._in_thread(partial(self._remove, key, [handle for handle in handles if HANDLE.fullmatch(handle)]))
+        named = [handle for handle in handles if HANDLE.fullmatch(handle)]
+        await self._written(lambda is_left: self._remove(key, named, is_left=is_left))
 
     async def stored(self, key: ConversationKey) -> tuple[str, ...]:
         return await self._in_thread(partial(self._stored, f"{self._folder(key)}/"))
 
-    def _put(self, key: ConversationKey, data: bytes) -> str:
+    def _put(self, key: ConversationKey, data: bytes, *, is_left: _IsLeft) -> str:
         handle = hashlib.sha256(data).hexdigest()
         path = self._path(key, handle)
         with self._lock(handle):
+            if is_left():  # it may have been let go of, and nobody would do so again
+                return handle
             self._kept.keep(key, handle)
         self._obstore.put(self._store, path, data)  # also where one is: it may have been damaged since
         return handle
@@ -139,10 +146,13 @@ class S3Blobs(KeptBlobs):
             return b""
         return bytes(self._obstore.get_range(self._store, path, start=offset, end=size_bytes))
 
-    def _remove(self, key: ConversationKey, handles: Sequence[str]) -> None:
+    def _remove(self, key: ConversationKey, handles: Sequence[str], *, is_left: _IsLeft) -> None:
         for handle in handles:
             with self._lock(handle):
-                if not self._kept.is_kept(key, handle):
+                is_kept = self._kept.is_kept(key, handle)
+                if is_left():  # nobody keeps any more what was let go of since the look at the records
+                    return
+                if not is_kept:
                     self._obstore.delete(self._store, self._path(key, handle))
 
     def _stored(self, prefix: str) -> tuple[str, ...]:
@@ -172,9 +182,18 @@ class S3Blobs(KeptBlobs):
     def _path(self, key: ConversationKey, handle: str) -> str:
         return f"{self._folder(key)}/{handle}"
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+    async def _written(self, work: Callable[[_IsLeft], _T]) -> _T:
+        left = threading.Event()
         try:
-            return await anyio.to_thread.run_sync(work, limiter=self._limit)
+            return await self._in_thread(lambda: work(left.is_set), writes=True)
+        finally:
+            left.set()
+
+    async def _in_thread(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
+        try:
+            return await self._calls.run(work, writes=writes)
+        except NoPlace as exc:
+            raise StoreUnavailable(f"bucket {self._bucket!r} does not answer: {_THREADS} calls wait for it") from exc
         except (OSError, self._obstore.exceptions.BaseError) as exc:
             raise self._translated(exc) from exc
 

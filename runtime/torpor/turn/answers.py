@@ -13,7 +13,14 @@ from torpor.conversation.retry import RetryOptions, pause_s
 from torpor.conversation.state import TurnState
 from torpor.errors import Retry
 from torpor.model.contract import ModelReply
-from torpor.provider_errors import AttachmentNotTaken, ContextTooLong, ProviderError, RequestInvalid, RequestTooLarge
+from torpor.provider_errors import (
+    AttachmentNotTaken,
+    AttachmentsUnavailable,
+    ContextTooLong,
+    ProviderError,
+    RequestInvalid,
+    RequestTooLarge,
+)
 from torpor.records.blocks import Block, head_of
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import ModelFailed, ModelReplied, Offer, TurnFailed
@@ -21,6 +28,8 @@ from torpor.turn import notes
 from torpor.turn.storable import was_cut
 
 _MICROSECONDS: Final = 1_000_000
+_STORAGE_WAIT_S: Final = 45.0
+"""In a turn, for files that cannot be read: the call with which it is over is the last."""
 
 
 def replied(turn: TurnState, reply: ModelReply) -> ModelReplied:
@@ -58,7 +67,7 @@ def failed(
         files that it speaks of are taken out, and what is left is asked again.
     """
     pause = None
-    if fault.retry is Retry.SAFE and not was_shown:
+    if fault.retry is Retry.SAFE and not was_shown and not _waited_enough(turn, fault):
         jitter = _jitter(key, turn.call)
         pause = pause_s(options, failures=turn.failures, retry_after_s=fault.retry_after_s, jitter=jitter)
     is_once = isinstance(fault, ContextTooLong) and can_shrink and not turn.was_too_long and not was_shown
@@ -77,6 +86,11 @@ def failed(
         retry_at_us=0 if pause is None else now_us + round(pause * _MICROSECONDS),
         next_model=fallback if falls_back and pause is not None else "",
     )
+
+
+def _waited_enough(turn: TurnState, fault: ProviderError) -> bool:
+    """A storage that lets everybody wait until a deadline is asked twice; one that refuses at once, as others are."""
+    return isinstance(fault, AttachmentsUnavailable) and (turn.failures + 1) * fault.waited_s > _STORAGE_WAIT_S
 
 
 def told(fault: ProviderError, *, is_of_file: bool) -> ProviderError:

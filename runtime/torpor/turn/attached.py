@@ -53,6 +53,7 @@ class AttachedFiles:
         known = attachments_in(view)
         found: dict[str, bytes] = {}
         lost: dict[str, Why] = {}
+        began_s = anyio.current_time()
         try:
             with anyio.fail_after(self._options.read_deadline_s):
                 for blob in dict.fromkeys(each.blob for each in known):
@@ -66,7 +67,10 @@ class AttachedFiles:
         except (StoreError, TimeoutError) as exc:
             # Where files lie is for the log alone: what a call failed of goes to clients.
             _log.warning("attachments.unreadable", conversation=key.path, why=str(exc) or type(exc).__name__)
-            raise AttachmentsUnavailable("attachments cannot be read now: their storage does not answer") from exc
+            raise AttachmentsUnavailable(
+                "attachments cannot be read now: their storage does not answer",
+                waited_s=anyio.current_time() - began_s,
+            ) from exc
         for why, kind in _LOST.items():
             if places := tuple(place for place, each in enumerate(known) if lost.get(each.blob) is why):
                 blobs = sorted({known[place].blob for place in places})

@@ -1,9 +1,13 @@
 """An object store that cannot be used is told of at a start and by the doctor, before anybody sends a file."""
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Awaitable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -77,6 +81,30 @@ async def test_a_file_in_a_bucket_that_is_gone_is_not_missing(bucket: Bucket) ->
             await asked
     with pytest.raises(StoreUnavailable):
         await check_blobs(gone, key, [Handle(1, handle)])
+
+
+async def test_a_bucket_that_does_not_answer_holds_up_nobody_who_is_cancelled(bucket: Bucket) -> None:
+    key = ConversationKey("t", "o", "c")
+    with anyio.fail_after(15), ExitStack() as open_ones:
+        silent = open_ones.enter_context(socket.create_server(("127.0.0.1", 0)))
+        options = bucket.options(prefix="p")
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        blobs = S3Blobs(msgspec.structs.replace(options, endpoint=endpoint), credentials=CREDENTIALS)
+        for asked in (
+            blobs.get(key, "0" * 64),
+            blobs.size_bytes(key, "0" * 64),
+            blobs.put(key, b"data"),
+            blobs.remove(key, ["0" * 64]),
+        ):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_awaited, asked)
+                connection, _ = await anyio.to_thread.run_sync(silent.accept, abandon_on_cancel=True)
+                open_ones.enter_context(connection)
+                tasks.cancel_scope.cancel()
+
+
+async def _awaited(asked: Awaitable[object]) -> None:
+    await asked
 
 
 async def test_a_server_starts_without_its_store_and_not_without_its_bucket(

@@ -9,6 +9,7 @@ from torpor.conversation.retry import RetryOptions
 from torpor.conversation.state import TurnState
 from torpor.model.contract import ModelReply
 from torpor.provider_errors import (
+    AttachmentsUnavailable,
     ContextTooLong,
     KeyRefused,
     ModelTimedOut,
@@ -118,6 +119,13 @@ def test_the_retries_of_a_turn_come_to_an_end_and_so_does_the_fallback() -> None
     assert failed(Overloaded("x"), turn=after(3), fallback="other") == ModelFailed(
         turn=2, call="2-3-1", round=3, code="model_overloaded", detail="x"
     )
+
+
+def test_files_whose_storage_lets_everybody_wait_are_asked_for_twice() -> None:
+    hangs, refuses = AttachmentsUnavailable("x", waited_s=30.0), AttachmentsUnavailable("x", waited_s=0.1)
+    assert failed(hangs).retry_at_us
+    assert not failed(hangs, turn=after(1)).retry_at_us
+    assert failed(refuses, turn=after(2)).retry_at_us
 
 
 def test_the_fallback_is_asked_after_some_failures_and_named_once() -> None:

@@ -1,5 +1,6 @@
 """The files of a request: read, missing, out of reach; and which of them a host's fault is about."""
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -85,6 +86,18 @@ async def test_what_cannot_be_read_now_may_be_asked_for_again() -> None:
         await AttachedFiles(Broken()).read(KEY, view_of(OLD))
     assert "the disk is gone" not in str(unavailable.value)
     assert [line["why"] for line in logs] == ["the disk is gone"]
+
+
+async def test_it_is_told_how_long_a_storage_that_hangs_was_waited_for() -> None:
+    class Hanging(MemoryBlobs):
+        async def get(
+            self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None
+        ) -> bytes | None:
+            await anyio.sleep_forever()
+
+    with pytest.raises(AttachmentsUnavailable) as hung:
+        await AttachedFiles(Hanging(), AttachmentOptions(read_deadline_s=0.02)).read(KEY, view_of(OLD))
+    assert hung.value.waited_s >= 0.02
 
 
 def state(*new: Attachment) -> ConversationState:
