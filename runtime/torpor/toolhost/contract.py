@@ -5,10 +5,11 @@ something that is the tool's or the model's fault; it returns an outcome and a t
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from torpor.flags.contract import EVERYTHING_ON, Decided
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import Effect, Outcome
 
@@ -149,6 +150,37 @@ class FindingSink(Protocol):
         ...
 
 
+class Onset(Protocol):
+    """When a call that has to wait for something begins to act; implemented by the turn."""
+
+    def wait(self) -> None:
+        """The call has done nothing, and waits: from here on the end of its turn ends it at once, as never started.
+
+        Raises: NotStarted: its turn ends already.
+        """
+        ...
+
+    def begin(self) -> None:
+        """From here on the call may have acted; to be called right before it does.
+
+        Raises: NotStarted: its turn ends.  ToolRefused: it was switched off meanwhile.
+        """
+        ...
+
+
+class _AtOnce:
+    """Implements ``Onset`` where nothing ends or refuses a call that waits."""
+
+    def wait(self) -> None:
+        """Nobody asks."""
+
+    def begin(self) -> None:
+        """It may."""
+
+
+AT_ONCE: Final[Onset] = _AtOnce()
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """On whose behalf and under which name a call runs; ids named by the model are not authority, this is."""
 
@@ -169,6 +201,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """None but for the calls of a sub-agent that collects, and only for a tool that is an ``async def``."""
     spawner: Spawner | None = None
     """For the tools that stand for sub-agents; None where there are none."""
+    onset: Onset = AT_ONCE
+    """For calls of servers, which may have to be waited for."""
 
     @property
     def tenant(self) -> str:
@@ -249,13 +283,16 @@ class Lent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Elsewhere(Protocol):
-    """Where an agent has tools from that are other ones from time to time, and for each principal."""
+    """Where an agent has tools from that are other ones from time to time, and for each principal.
 
-    def is_known(self, key: ConversationKey, principal: str) -> bool:
+    What ``decided`` switches off as a whole is neither asked nor waited for.
+    """
+
+    def is_known(self, key: ConversationKey, principal: str, *, decided: Decided = EVERYTHING_ON) -> bool:
         """Whether it is known what there is; asking has it found out."""
         ...
 
-    async def known(self, key: ConversationKey, principal: str) -> None:
+    async def known(self, key: ConversationKey, principal: str, *, decided: Decided = EVERYTHING_ON) -> None:
         """Wait until it is known, within a bound."""
         ...
 

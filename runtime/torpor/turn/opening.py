@@ -74,12 +74,15 @@ class Opening:
         return await self._surroundings.flags.ask(context)
 
     async def tools_known(self, agent: Agent, principal: str) -> None:
-        """Wait, within a bound, until it is known which tools the agent has from elsewhere."""
-        if agent.elsewhere is None or agent.elsewhere.is_known(self._key, principal):
+        """Wait, within a bound, until it is known which tools the agent has from elsewhere, but for what is off."""
+        if agent.elsewhere is None:
+            return
+        decided = await self.decided(agent)
+        if agent.elsewhere.is_known(self._key, principal, decided=decided):
             return
         await self._journal.submit()
         self._land_soon()  # nobody waits for a server to hear that a message was accepted
-        await agent.elsewhere.known(self._key, principal)
+        await agent.elsewhere.known(self._key, principal, decided=decided)
 
     def order_live_context(self, agent: Agent) -> None:
         """Have it made anew where that is due, in the commit that ends the turn."""

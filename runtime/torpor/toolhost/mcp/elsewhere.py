@@ -10,6 +10,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
+from torpor.flags.contract import EVERYTHING_ON, Decided
 from torpor.records.ids import ConversationKey
 from torpor.records.journal import Effect
 from torpor.toolhost.contract import Lent, Toolbox
@@ -44,10 +45,10 @@ class McpTools:
         self._reads_only = reads_only
         self._ready: dict[tuple[tuple[Link, str], ...], Lent] = {}
 
-    def is_known(self, key: ConversationKey, principal: str) -> bool:
+    def is_known(self, key: ConversationKey, principal: str, *, decided: Decided = EVERYTHING_ON) -> bool:
         """See ``contract.Elsewhere``."""
         is_known = True
-        for link in self._links(key, principal):
+        for link in self._links(key, principal, decided=decided):
             if not self._servers.has_room(link):
                 is_known = False
                 continue
@@ -60,13 +61,13 @@ class McpTools:
                 is_known = False
         return is_known
 
-    async def known(self, key: ConversationKey, principal: str) -> None:
+    async def known(self, key: ConversationKey, principal: str, *, decided: Decided = EVERYTHING_ON) -> None:
         """See ``contract.Elsewhere``."""
-        if self.is_known(key, principal):  # which has all of them started that are not
+        if self.is_known(key, principal, decided=decided):  # which has all of them started that are not
             return
         wait_s = self._servers.options.turn_wait_s
         with anyio.move_on_after(wait_s):
-            for link in self._links(key, principal):
+            for link in self._links(key, principal, decided=decided):
                 try:
                     await (await self._servers.reached(link, wait_s=wait_s)).known()
                 except NotStarted:
@@ -93,8 +94,11 @@ class McpTools:
             lent = self._ready[named] = Lent(toolbox=self._toolbox_of(tools), digest=digest)
         return lent
 
-    def _links(self, key: ConversationKey, principal: str) -> tuple[Link, ...]:
-        return self._servers.links(self._names, tenant=key.tenant, principal=principal)
+    def _links(self, key: ConversationKey, principal: str, *, decided: Decided = EVERYTHING_ON) -> tuple[Link, ...]:
+        names = self._names
+        if decided.off:
+            names = tuple(name for name in names if decided.is_on(self._servers.gate(name)))
+        return self._servers.links(names, tenant=key.tenant, principal=principal)
 
     def _is_lent(self, name: str, effect: Effect) -> bool:
         if name in self._taken:
