@@ -46,6 +46,7 @@ from torpor.conversation.steps import (
 from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.turn_folds import digest_of, requested_view
 from torpor.conversation.withdrawing import withdrawn
+from torpor.flags.contract import Decided
 from torpor.model.contract import ModelReply, ModelRequest
 from torpor.provider_errors import ContextTooLong, ProviderError
 from torpor.records.attachments import Why
@@ -61,7 +62,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
-from torpor.toolhost.contract import FindingSink
+from torpor.toolhost.contract import FindingSink, Lent
 from torpor.turn import answers
 from torpor.turn.agents import Agent
 from torpor.turn.attached import not_to_be_sent
@@ -511,18 +512,19 @@ class Interpreter:
         state = self._journal.state
         turn, offer = running_turn(state), agent.offer(decided, self._surroundings.skills.current)
         lent = agent.lent(self._key, turn.principal)
-        permits = Permits(
-            offered=agent.offers.tools_of(state.preamble),
-            gates=agent.gates_with(lent, decided),
-            decided=decided,
-            skills=state.skills,
-            is_restricted=agent.definition.skill_tools == "restriction",
-        )
+        permits = self._permits(agent, lent, decided, state=state)
+
+        def permits_now() -> Permits:
+            now = self._surroundings.flags.decided(agent.flag_context(self._key))
+            return permits if now is None or now == decided else self._permits(agent, lent, now, state=state)
+
         batch = ToolBatch(
             self._key,
             turn,
             toolbox=agent.tools_with(lent),
             permits=permits,
+            permits_now=permits_now,
+            is_ending=lambda: bool(self._endings.stopping),
             skills=TurnSkills(turn=turn.number, offer=offer, loaded=state.skills),
             earlier=EarlierTurns(self._key, pages=self._pages, state=state),
             journal=self._journal,
@@ -538,6 +540,15 @@ class Interpreter:
         if was_cut:
             await batch.stop(grace_s=self._options.cancel_grace_s)
             self._endings.cut()
+
+    def _permits(self, agent: Agent, lent: Lent | None, decided: Decided, *, state: ConversationState) -> Permits:
+        return Permits(
+            offered=agent.offers.tools_of(state.preamble),
+            gates=agent.gates_with(lent, decided),
+            decided=decided,
+            skills=state.skills,
+            is_restricted=agent.definition.skill_tools == "restriction",
+        )
 
     async def _calls_known(self, agent: Agent) -> None:
         """Wait, within a bound, for tools from elsewhere that are called and not there, as after a restart."""

@@ -17,6 +17,7 @@ import msgspec
 
 from torpor.conversation.state import CallState, CallStatus, TurnState
 from torpor.conversation.steps import RunTools
+from torpor.errors import ToolRefused
 from torpor.records.blocks import tool_result_block
 from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
@@ -32,6 +33,7 @@ from torpor.records.journal import (
     ToolStarted,
 )
 from torpor.toolhost.contract import EarlierAccess, FindingSink, Toolbox, ToolContext, ToolResult, ToolSpec
+from torpor.toolhost.process import NotStarted
 from torpor.turn import notes
 from torpor.turn.contract import NO_SPAWNS, Journal, Spawns
 from torpor.turn.permits import Permits
@@ -60,6 +62,8 @@ class ToolBatch:
         *,
         toolbox: Toolbox,
         permits: Permits,
+        permits_now: Callable[[], Permits],
+        is_ending: Callable[[], bool],
         skills: TurnSkills,
         earlier: EarlierAccess,
         journal: Journal,
@@ -69,11 +73,18 @@ class ToolBatch:
         collector: FindingSink | None = None,
         report: Callable[[Progress], None],
     ) -> None:
+        """
+        Args:
+            permits_now: by which a call is judged again that had to wait for its server.
+            is_ending: whether somebody wants the turn to end.
+        """
         self._key = key
         self._turn = turn
         self._toolbox = toolbox
         self._refusals = {call.id: permits.refusal(call.name) for call in turn.open_calls if not call.unusable}
         """Judged once, so that what is recorded and what is done agree."""
+        self._permits_now = permits_now
+        self._is_ending = is_ending
         self._skills = skills
         self._earlier = earlier
         self._journal = journal
@@ -84,6 +95,8 @@ class ToolBatch:
         self._report = report
         self._running: dict[CallId, tuple[CallState, anyio.TaskHandle[None]]] = {}
         self._begun: set[CallId] = set()
+        self._waiting: set[CallId] = set()
+        """Those begun that have done nothing so far."""
         self._ended: list[ToolFinished | SkillLoaded | SubagentFinished] = []
         self._wakeup = anyio.Event()
         self._is_over = False
@@ -117,17 +130,17 @@ class ToolBatch:
                 await self._journal.flush()
 
     async def stop(self, *, grace_s: float) -> None:
-        """End what still runs: reads at once, writes after ``grace_s``; every call then has its result. A server is
-        told that its call was cancelled; a write of the home's own goes on.
+        """End what still runs: reads, and what only waits, at once, writes after ``grace_s``; every call then has its
+        result. A server is told that its call was cancelled; a write of the home's own goes on.
 
         Shielded, and bounded by the grace.
         """
         self._is_over = True
         for call, task in self._running.values():
-            if self._effect(call) is Effect.READ:
+            if not self._may_change(call):
                 task.cancel()
         with anyio.move_on_after(grace_s, shield=True):
-            while any(self._effect(call) is Effect.WRITE for call, _ in self._running.values()):
+            while any(self._may_change(call) for call, _ in self._running.values()):
                 await self._wakeup.wait()
                 self._wakeup = anyio.Event()
         for call, task in self._running.values():
@@ -144,7 +157,8 @@ class ToolBatch:
         self._running.clear()
         turn = self._journal.state.turn
         if turn is not None and turn.number == self._turn.number:
-            never = {call.id for call in self._turn.open_calls if call.status is CallStatus.INTENDED} - self._begun
+            acting = self._begun - self._waiting
+            never = {call.id for call in self._turn.open_calls if call.status is CallStatus.INTENDED} - acting
             self._journal.add(
                 *(
                     finished(turn.number, call, notes.never_started(call.name))
@@ -218,6 +232,25 @@ class ToolBatch:
         """Of the tool that is called; None when there is none, or it may not be used."""
         return self._toolbox.spec(call.name) if self._refusals.get(call.id) is None else None
 
+    def waits(self, call: CallState) -> None:
+        """See ``contract.Onset.wait``."""
+        self._waiting.add(call.id)
+        self._raise_if_ending(call)
+
+    def acts(self, call: CallState) -> None:
+        """See ``contract.Onset.begin``."""
+        self._raise_if_ending(call)
+        if (refusal := self._permits_now().refusal(call.name)) is not None:
+            raise ToolRefused(refusal.text)
+        self._waiting.discard(call.id)
+
+    def _raise_if_ending(self, call: CallState) -> None:
+        if self._is_over or self._is_ending():
+            raise NotStarted(notes.never_started(call.name).text)
+
+    def _may_change(self, call: CallState) -> bool:
+        return self._effect(call) is Effect.WRITE and call.id not in self._waiting
+
     def _is_served(self, call: CallState) -> bool:
         spec = self._spec(call)
         return spec is not None and bool(spec.server)
@@ -246,6 +279,7 @@ class ToolBatch:
                 principal=self._turn.principal,
                 report=self._report,
             ),
+            onset=_CallOnset(self, call),
         )
 
     def _attempt_started(self, step: RunTools) -> AttemptStarted:
@@ -263,6 +297,22 @@ class ToolBatch:
     def _new_key(self, call: CallState) -> str:
         born_us = self._journal.state.created_us
         return idempotency_key(self._key, self._turn, call.id, born_us=born_us)
+
+
+class _CallOnset:
+    """Implements ``contract.Onset`` for one call of a batch."""
+
+    __slots__ = ("_batch", "_call")
+
+    def __init__(self, batch: ToolBatch, call: CallState) -> None:
+        self._batch = batch
+        self._call = call
+
+    def wait(self) -> None:
+        self._batch.waits(self._call)
+
+    def begin(self) -> None:
+        self._batch.acts(self._call)
 
 
 def _after_retry(name: str, result: ToolResult) -> ToolResult:

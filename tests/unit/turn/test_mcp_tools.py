@@ -11,14 +11,17 @@ import pytest
 from tests.support.doubles import Gate, calls, says, use, waits
 from tests.support.engine import DEADLINE_S, KEY, Engine, running_engine
 from tests.support.mcp_house import QUICK, lending
-from tests.support.mcp_played import Hanging, Life, PlayedServer, echo, listed, said
+from tests.support.mcp_played import Hanging, Life, PlayedServer, echo, hangs, listed, said
 from torpor.conversation.budget import Profile
 from torpor.flags.contract import Decided, FlagContext, defaulted
 from torpor.records.commands import RetractMessage
 from torpor.records.ids import MessageId
-from torpor.records.journal import Outcome, ToolFinished, ToolStarted, TurnCancelled, TurnFinished
+from torpor.records.journal import LateResult, Outcome, ToolFinished, ToolStarted, TurnCancelled, TurnFinished
+from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.results import Answer
-from torpor.toolhost.mcp.session import Unreachable
+from torpor.toolhost.mcp.servers import Link
+from torpor.toolhost.mcp.session import NotSent, Unreachable
+from torpor.toolhost.mcp.states import ServerState
 from torpor.turn.options import TurnOptions
 from torpor.turn.prepare import Surroundings
 
@@ -30,6 +33,56 @@ def offered(engine: Engine, request: int = -1) -> set[str]:
 async def ended(engine: Engine) -> list[tuple[Outcome, str]]:
     finished = await engine.records_of(ToolFinished)
     return [(record.outcome, msgspec.json.decode(record.block)["content"]) for record in finished]
+
+
+class Switched:
+    """Implements ``FlagSource``: what is in ``off`` is off."""
+
+    def __init__(self, *off: str) -> None:
+        self.off = off
+
+    def decided(self, context: FlagContext) -> Decided:
+        return Decided([defaulted(key, default=False, reason="STATIC") for key in self.off])
+
+    async def ask(self, context: FlagContext) -> Decided:
+        return self.decided(context)
+
+
+class Restart:
+    """A server that is away once ``begin`` was called, or a call was made, and comes back when ``ready`` is set."""
+
+    def __init__(self, played: PlayedServer, elsewhere: McpTools, *, is_noticed_by_call: bool) -> None:
+        self._played = played
+        self._connection = elsewhere._servers.connection(Link("lib"))
+        self._is_noticed_by_call = is_noticed_by_call
+        self.ready = anyio.Event()
+
+    def begin(self) -> None:
+        self._played.at_open = self._starts
+        if self._is_noticed_by_call:
+            self._played.at_call = self._refuses_the_first
+        else:
+            self._played.life.die()
+
+    async def waited_for(self) -> None:
+        """Until a call does."""
+        with anyio.fail_after(DEADLINE_S):
+            while not self._connection._waiting or self._connection.state is ServerState.UP:
+                await anyio.lowlevel.checkpoint()
+
+    async def over(self) -> None:
+        self.ready.set()
+        with anyio.fail_after(DEADLINE_S):
+            while self._connection.generation < 2:
+                await anyio.lowlevel.checkpoint()
+
+    async def _starts(self, life: Life) -> None:
+        await self.ready.wait()
+
+    async def _refuses_the_first(self, life: Life, tool: str, arguments: Mapping[str, Any]) -> Answer:
+        if life.number == 1:
+            raise NotSent("nothing answers at its address")
+        return await echo(life, tool, arguments)
 
 
 async def test_tools_are_offered_from_the_first_turn_on_and_called() -> None:
@@ -162,23 +215,101 @@ def _specs(elsewhere: Any) -> Any:
 
 @pytest.mark.parametrize("key", ["mcp.lib", "tool.lib__read"])
 async def test_what_a_flag_switches_off_is_neither_offered_nor_called(key: str) -> None:
-    class Off:
-        """Implements ``FlagSource``."""
-
-        def decided(self, context: FlagContext) -> Decided:
-            return Decided([defaulted(key, default=False, reason="STATIC")])
-
-        async def ask(self, context: FlagContext) -> Decided:
-            return self.decided(context)
-
     played = PlayedServer("read", "write")
     async with (
         lending(played) as elsewhere,
-        running_engine(says("."), elsewhere=elsewhere, surroundings=Surroundings(flags=Off())) as engine,
+        running_engine(says("."), elsewhere=elsewhere, surroundings=Surroundings(flags=Switched(key))) as engine,
     ):
         await engine.ask("one")
         assert "lib__read" not in offered(engine)
         assert ("lib__write" in offered(engine)) == (key == "tool.lib__read")
+
+
+async def test_a_server_that_is_switched_off_is_neither_started_nor_waited_for() -> None:
+    played, flags = PlayedServer("read"), Switched("mcp.lib")
+    options = msgspec.structs.replace(QUICK, turn_wait_s=3_600.0)
+    start, played.at_open = played.at_open, hangs
+    async with (
+        lending(played, options=options) as elsewhere,
+        running_engine(
+            says("One."), says("Two."), elsewhere=elsewhere, surroundings=Surroundings(flags=flags)
+        ) as engine,
+    ):
+        await engine.ask("one")
+        assert played.lives == []
+        assert "lib__read" not in offered(engine)
+        flags.off, played.at_open = (), start
+        await engine.ask("two")
+        assert "lib__read" in offered(engine)
+
+
+@pytest.mark.parametrize("is_noticed_by_call", [False, True])
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_a_call_that_waits_for_its_server_is_never_sent_once_its_turn_is_cancelled(
+    effect: str, is_noticed_by_call: bool
+) -> None:
+    played, gate = PlayedServer("act"), Gate()
+    async with (
+        lending(played, reads=("act",) if effect == "read" else ()) as elsewhere,
+        running_engine(
+            waits(gate, calls(use("lib__act", "a"))),
+            says("So."),
+            elsewhere=elsewhere,
+            turn=TurnOptions(cancel_grace_s=3_600.0),
+        ) as engine,
+    ):
+        await engine.send("one")
+        await gate.reached.wait()
+        restart = Restart(played, elsewhere, is_noticed_by_call=is_noticed_by_call)
+        restart.begin()
+        gate.opened.set()
+        await restart.waited_for()
+        sent = list(played.calls)
+        await engine.cancel()
+        await restart.over()
+        await engine.ask("two")
+        ((outcome, text),) = await ended(engine)
+        assert (outcome, "the turn was ended before lib__act started. Nothing was done." in text) == (
+            Outcome.NEVER_STARTED,
+            True,
+        )
+        assert played.calls == sent
+        assert not await engine.records_of(LateResult)
+        await engine.hibernate()  # which waits for calls that were left running
+
+
+@pytest.mark.parametrize("is_noticed_by_call", [False, True])
+@pytest.mark.parametrize("key", ["mcp.lib", "tool.lib__write"])
+async def test_a_call_that_waits_for_its_server_is_refused_once_it_is_switched_off(
+    key: str, is_noticed_by_call: bool
+) -> None:
+    played, gate, flags = PlayedServer("write"), Gate(), Switched()
+    async with (
+        lending(played) as elsewhere,
+        running_engine(
+            waits(gate, calls(use("lib__write", "a"))),
+            says("So."),
+            elsewhere=elsewhere,
+            surroundings=Surroundings(flags=flags),
+        ) as engine,
+    ):
+        await engine.send("one")
+        await gate.reached.wait()
+        restart = Restart(played, elsewhere, is_noticed_by_call=is_noticed_by_call)
+        restart.begin()
+        gate.opened.set()
+        await restart.waited_for()
+        sent = list(played.calls)
+        flags.off = (key,)
+        await restart.over()
+        await engine.rested()
+        assert await ended(engine) == [
+            (
+                Outcome.DENIED,
+                "Not executed: lib__write is switched off. Nothing was done; go on without it.",
+            )
+        ]
+        assert played.calls == sent
 
 
 async def test_a_turn_that_is_cancelled_cancels_the_call_and_leaves_nobody_at_work() -> None:

@@ -32,13 +32,18 @@ class McpAsks:
         links = self._servers.links([server], tenant=context.tenant, principal=context.principal)
         if not links:
             raise ToolRefused(f"there is no credential for the server {server}; nothing was asked")
+        context.onset.wait()
         deadline_s = self.deadline_s(server, tool)
         until_s = anyio.current_time() + deadline_s
         connection = await self._servers.reached(links[0], wait_s=deadline_s * WAITING_SHARE)
         try:
             with anyio.fail_after(until_s - anyio.current_time()):
                 answer = await connection.call(
-                    tool, arguments, wait_s=deadline_s * WAITING_SHARE, report=context.report
+                    tool,
+                    arguments,
+                    wait_s=deadline_s * WAITING_SHARE,
+                    report=context.report,
+                    onset=context.onset,
                 )
             text = told(answer, tool=tool, size_bytes_max=self._servers.options.result_bytes_max)
         except TimeoutError:

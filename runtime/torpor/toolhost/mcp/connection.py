@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from torpor.errors import ToolError
+from torpor.toolhost.contract import AT_ONCE, Onset
 from torpor.toolhost.mcp.endings import cancellation_in, why_of
 from torpor.toolhost.mcp.listing import NOBODY, NOTHING, Listing, read_listing, tokens_of
 from torpor.toolhost.mcp.options import McpOptions, McpServer
@@ -153,22 +154,32 @@ class Connection:
             self._freed()
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], *, wait_s: float, report: Callable[[str], None]
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        wait_s: float,
+        report: Callable[[str], None],
+        onset: Onset = AT_ONCE,
     ) -> Answer:
         """Call ``tool``, which the server calls so.
 
-        Args: wait_s: the longest that a server which is not up is waited for, also where that is noticed by this call.
+        Args:
+            wait_s: the longest that a server which is not up is waited for, also where that is noticed by this call.
+            onset: asked each time right before something is sent.
         Cancellation: the server is told, within a bound.
         Raises: NotStarted: the server cannot be reached, nothing was sent. ConnectionLost: sent, and no answer came.
-            ServerError.
+            ServerError. ToolRefused.
         """
         until_s = anyio.current_time() + wait_s
         while True:
             session = await self._up(until_s - anyio.current_time())
+            onset.begin()
             try:
                 return await self._called(session, tool, arguments, report=report)
             except NotSent as exc:
                 self.stale(exc.why)
+            onset.wait()
 
     async def _called(
         self, session: Session, tool: str, arguments: Mapping[str, Any], *, report: Callable[[str], None]

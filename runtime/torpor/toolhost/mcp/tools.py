@@ -55,10 +55,11 @@ class LentTool(Tool[..., Any]):
 
 def _caller(tool: ServedTool, link: Link, *, servers: McpServers) -> Callable[..., Any]:
     async def call(context: ToolContext, arguments: dict[str, Any]) -> str:
+        context.onset.wait()
         until_s = anyio.current_time() + tool.deadline_s * WAITING_SHARE
         connection = await servers.reached(link, wait_s=tool.deadline_s * WAITING_SHARE)
         wait_s = max(0.0, until_s - anyio.current_time())
-        answer = await connection.call(tool.title, arguments, wait_s=wait_s, report=context.report)
+        answer = await connection.call(tool.title, arguments, wait_s=wait_s, report=context.report, onset=context.onset)
         return told(answer, tool=tool.name, size_bytes_max=servers.options.result_bytes_max)
 
     return call

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from tests.support.mcp_house import QUICK, lending
 from tests.support.mcp_played import Life, PlayedServer, said
 from tests.support.tools import a_context
-from torpor.errors import ToolFailed, ToolTimedOut
+from torpor.errors import ToolFailed, ToolRefused, ToolTimedOut
 from torpor.toolhost.mcp.asking import McpAsks
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.options import McpServer
@@ -66,6 +67,28 @@ async def test_what_a_tool_that_is_there_says_of_its_failure_is_told() -> None:
         async with servers.running():
             with pytest.raises(ToolFailed, match="the index is locked"):
                 await McpAsks(servers).ask("lib", "find", {}, a_context())
+
+
+async def test_what_was_switched_off_while_its_server_started_is_not_asked() -> None:
+    class Onset:
+        """Implements ``contract.Onset``."""
+
+        def __init__(self) -> None:
+            self.told = list[str]()
+
+        def wait(self) -> None:
+            self.told.append(f"waits, after {len(played.lives)} lives")
+
+        def begin(self) -> None:
+            raise ToolRefused(f"it is switched off, after {len(played.lives)}")
+
+    played, onset = PlayedServer("find"), Onset()
+    servers = served(played)
+    with anyio.fail_after(60):
+        async with servers.running():
+            with pytest.raises(ToolRefused, match="it is switched off, after 1"):
+                await McpAsks(servers).ask("lib", "find", {}, msgspec.structs.replace(a_context(), onset=onset))
+    assert (onset.told, played.calls) == (["waits, after 0 lives"], [])
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for_beyond_the_deadline() -> None:
