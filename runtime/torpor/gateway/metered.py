@@ -4,6 +4,9 @@ Above: the intake, which makes the kind that the server hands to ``websockets``.
 brings in one go, which may be 40,000 frames without content, and answers every ping among them; nobody else is served
 meanwhile. Here a turn of the event loop parses some of it, the rest waits, and nothing more is read until it is done.
 
+A client may say more, or that this was all, before its request is answered. Both wait for the answer: the library would
+take them for an end of the connection, and give none.
+
 Sessions count messages. What they never see is counted here: control frames, pieces of messages, and everything that
 comes once the session has closed the connection.
 """
@@ -41,12 +44,14 @@ class Metered(ServerConnection):
     __slots__ = (
         "_counts_all",
         "_frames",
+        "_is_answered",
         "_is_flooded",
         "_method",
         "_spent",
         "_spent_at_s",
         "_turn",
         "_unread",
+        "has_said_all",
         "on_flood",
     )
 
@@ -60,6 +65,10 @@ class Metered(ServerConnection):
         """Told when too many frames came; says with which code the connection ends."""
         self._counts_all = False
         """Whether whole messages count as well, since nobody looks at them any more."""
+        self._is_answered = False
+        """Whether the request was, with a page, a refusal or a WebSocket."""
+        self.has_said_all = False
+        """Whether the client did before it was answered; it may be written to."""
         self._is_flooded = False
         self._unread = b""
         self._turn: Handle | None = None
@@ -123,9 +132,13 @@ class Metered(ServerConnection):
         if self._turn is None:
             self._parse()
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:  # type: ignore[override]  # who has a transport may keep it open
+        if self._waits and self.transport.can_write_eof():  # with TLS nobody can be written to who has said all
+            self.has_said_all = True
+            return True
         self._parse_rest()
         super().eof_received()
+        return False
 
     def process_event(self, event: Frame | Request | Response) -> None:
         if isinstance(event, Frame):
@@ -141,15 +154,33 @@ class Metered(ServerConnection):
             self.transport.write(refused_body(self._method, why=exc.__cause__))
             self._method = None
         super().send_data()
+        if not self._is_answered and (self.protocol.eof_sent or self.protocol.state is not State.CONNECTING):
+            self._is_answered = True
+            self.loop.call_soon(self._after_answer)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether what the client says waits for the answer to its request."""
+        return self.request is not None and not self._is_answered
+
+    def _after_answer(self) -> None:
+        if self.has_said_all:
+            super().eof_received()
+            self.transport.close()
+        elif self._unread:
+            self._go_on()
 
     def _parse(self) -> None:
         """One turn."""
         self._turn = None
         self._frames = at = 0
         unread = self._unread
-        while at < len(unread) and self._frames < _FRAMES_A_TURN and not self.recv_messages.paused:
-            super().data_received(unread[at : at + _PIECE_BYTES])
-            at += _PIECE_BYTES
+        while at < len(unread) and self._frames < _FRAMES_A_TURN and not self.recv_messages.paused and not self._waits:
+            end = at + _PIECE_BYTES
+            if self.request is None and not self.protocol.eof_sent:  # which ends with a line
+                end = unread.find(b"\n", at, end) + 1 or end
+            super().data_received(unread[at:end])
+            at = end
             if self._is_too_much():
                 self._end_flood()
                 return
@@ -163,7 +194,7 @@ class Metered(ServerConnection):
             return
         if not self._unread:
             self.transport.resume_reading()
-        elif self._turn is None:
+        elif self._turn is None and not self._waits:
             self._turn = self.loop.call_soon(self._parse)
 
     def _parse_rest(self) -> None:
@@ -171,7 +202,7 @@ class Metered(ServerConnection):
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        unread, self._unread = self._unread, b""
+        unread, self._unread = b"" if self._waits else self._unread, b""
         self._counts_all = self._counts_all or bool(unread)
         for at in range(0, len(unread), _PIECE_BYTES):
             super().data_received(unread[at : at + _PIECE_BYTES])

@@ -34,7 +34,7 @@ class Outflow(Protocol):
     def __init__(self, connection: Metered) -> None:
         self._connection = connection
         self._said_bytes = 0
-        self._said_all = False
+        self._said_all = connection.has_said_all
         self._told_all = False
         self._gone = anyio.Event()
         self._room = anyio.Event()

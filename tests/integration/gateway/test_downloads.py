@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import socket
 import urllib.request
 from collections.abc import AsyncIterator
@@ -285,6 +286,23 @@ async def test_a_client_that_has_said_all_is_answered_and_one_that_goes_on_is_cu
             assert not answer(await line.rest()).is_whole
         held.set()
         await at.ended(done=1, left=1)
+
+
+@pytest.mark.parametrize("behind", [b"", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"x" * 3_000])
+async def test_who_says_more_or_no_more_behind_a_request_is_answered(
+    tmp_path: Path, behind: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with place(tmp_path) as at:
+        pages = {"/healthz": b"ok\n", await at.link(b"small"): b"small", await at.link(LARGE): LARGE}
+        for path, expected in pages.items():
+            for is_all in (True, False):
+                with Line(at.house.gateway.port, room_bytes=READ_BYTES) as line:
+                    await line.send(request(path, "GET", {}) + behind)
+                    if is_all:
+                        line.say_no_more()
+                    assert answer(await line.rest()).body == expected
+        await at.ended(done=4)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_only_so_many_are_served_at_once(tmp_path: Path) -> None:
