@@ -78,7 +78,7 @@ def test_operators_see_which_files_came_and_get_them(torpor: Command, server: Se
     assert (tmp_path / "kept").read_text() == torpor.output("fetch", "c3", blob) == "open on Monday"
     assert "is there already" in torpor.complaint("fetch", "c3", blob, "--out", f"{tmp_path}/kept")
     assert "no message of developer/c3 has a file '0000'" in torpor.complaint("fetch", "c3", "0000")
-    with urllib.request.urlopen(torpor.output("link", "c3", blob[:8]).strip(), timeout=DEADLINE_S) as answer:
+    with urllib.request.urlopen(torpor.output("link", "c3", blob[:8].upper()).strip(), timeout=DEADLINE_S) as answer:
         assert answer.read() == b"open on Monday"
 
 

@@ -17,10 +17,11 @@ async def blob_named(client: TorporClient, path: str, told: str) -> str:
 
     Raises: click.ClickException: there is none that begins so, or there are several.
     """
+    told = told.lower()
     if HANDLE.fullmatch(told):
         return told
     name = shortened(path)
-    lister = f"`torpor inspect {name}` shows them"
+    lister = f"`torpor send --json` tells them of what it sends, and an operator sees all by `torpor inspect {name}`"
     if not _BEGIN.fullmatch(told):
         raise click.ClickException(f"{told[:80]!r} is not the name of a file, expected hexadecimal digits; {lister}")
     found = {blob for blob in await _blobs(client, path) if blob.startswith(told)}

@@ -31,7 +31,8 @@ _EXTRA_S: Final = 570.0
 def command(*, name: str, blob: str, out: Path | None, force: bool, server: Server, as_json: bool) -> None:
     """Get the file BLOB of the conversation ID: what was kept of it, which models are shown.
 
-    `torpor inspect ID` names the files of each message; BLOB may be cut short where that is unique.
+    `torpor send --json` names the files that it sends, and `torpor inspect ID` those of each message, to operators.
+    BLOB may be cut short where that is unique.
     """
     if out is not None:
         check_place(out, force=force)

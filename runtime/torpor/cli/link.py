@@ -15,7 +15,8 @@ from torpor.cli.remote import Questions, Server, ask, server_options
 def command(*, name: str, blob: str, server: Server, as_json: bool) -> None:
     """Print an address of the file BLOB of the conversation ID; who has it needs no token, for a short while.
 
-    `torpor inspect ID` names the files of each message; BLOB may be cut short where that is unique.
+    `torpor send --json` names the files that it sends, and `torpor inspect ID` those of each message, to operators.
+    BLOB may be cut short where that is unique.
     """
     url, _ = server.address()
 

@@ -102,6 +102,7 @@ def link(desk: Desk, frame: Link, by: Principal) -> None:
 
     async def linked() -> ServerFrame:
         await _check_named(desk, key, frame)
+        await desk.ports.uploads.size_bytes(key, frame.blob)  # a link to what is gone is of no use
         ticket, expires_us = desk.ports.uploads.link(key, frame.blob)
         return Result(ref=frame.ref, rows=({"path": f"{LINK_PATH}{ticket}", "expires_at_us": expires_us},))
 

@@ -15,7 +15,7 @@ import structlog
 
 from torpor.clock import Clock, IdSource
 from torpor.errors import ConfigError
-from torpor.misfits import misfit_in_toml, seen
+from torpor.misfits import Words, misfit_in_toml, seen
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import FALLBACK_ONLY, AnthropicOptions
 from torpor.model.circuit import Circuit, CircuitOptions, CircuitState
@@ -166,6 +166,12 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
         # It is told in errors, and the key would give way to what stands there.
         expected = "a URL without user and password; the key comes from model.key_env or model.key_file"
         raise ConfigError(where, key="model.base_url", found="one with a user", expected=expected)
+    for mark, part in (("?", "query"), ("#", "fragment")):
+        if mark in options.base_url:  # it may be a key, and is told in errors and numbers
+            expected = (
+                f"a URL without {part}; a path goes before what is asked of the host, and model.key_env has the key"
+            )
+            raise ConfigError(where, key="model.base_url", found=Words(f"one with a {part}"), expected=expected)
     return options
 
 

@@ -5,6 +5,7 @@ sees. A model's time is that of the host alone: whoever waits for a free place, 
 outside.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -30,7 +31,11 @@ _NAMES_MAX: Final = 1_000
 
 
 _TOOLS_MAX: Final = 2_000
-"""Names of tools that are labels; servers may make up more of them."""
+"""Names of tools that are labels."""
+_LATE_MAX: Final = 100
+"""Of these, names that one MCP server came with since the start: it may make up new ones again and again."""
+_OF_A_SERVER: Final = "__"
+"""Between the name of a server and that of its tool."""
 
 
 class KnownTools:
@@ -38,10 +43,19 @@ class KnownTools:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
+        self._late = Counter[str]()
+        """By server."""
 
     def add(self, name: str) -> None:
         if len(self._names) < _TOOLS_MAX:
             self._names.add(name)
+
+    def add_late(self, name: str) -> None:
+        """One that came after the start."""
+        server = name.partition(_OF_A_SERVER)[0]
+        if name not in self._names and self._late[server] < _LATE_MAX:
+            self._late[server] += 1
+            self.add(name)
 
     def label(self, name: str) -> str:
         """``name``, or what stands for one that no tool has."""
@@ -171,7 +185,7 @@ class CountedToolbox:
     async def call(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult:
         numbers = self._numbers
         if self._toolbox.spec(name) is not None:
-            numbers.known.add(name)  # also one that came after the start
+            numbers.known.add_late(name)
         began_s = numbers.clock.monotonic_s()
         try:
             return await self._toolbox.call(name, arguments, context)

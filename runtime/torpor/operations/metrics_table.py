@@ -119,7 +119,8 @@ TOKENS: Final = _counter(
 )
 TOOL_CALLS: Final = _counter(
     "torpor_tool_calls_total",
-    "Calls whose result became durable, those that were never run included; tools nobody knows are `unknown`.",
+    "Calls whose result became durable, those that were never run included; tools nobody knows are `unknown`, and so "
+    "are those beyond 100 that one MCP server came with.",
     "tool",
     "outcome",
 )

@@ -244,6 +244,10 @@ async def test_what_one_sent_comes_back_to_its_owner_and_by_a_link_to_whoever_ha
             with pytest.raises(urllib.error.HTTPError, match="404") as nothing:
                 await anyio.to_thread.run_sync(got, wrong)
             nothing.value.close()
+        next((house.data / "blobs").rglob(row["blob"])).unlink()
+        with pytest.raises(RequestRefused) as gone:
+            await client.link("c1", row["blob"])
+        assert gone.value.code == "unknown_attachment"
 
 
 def held_in_answers(data: bytes) -> bool:

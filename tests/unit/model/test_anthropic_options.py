@@ -24,6 +24,15 @@ def test_a_host_with_a_password_is_refused_and_the_password_told_to_nobody(url: 
     assert options(proxy=url).proxy == url
 
 
+@pytest.mark.parametrize(
+    ("url", "part"), [("https://host/v1?key=s3cret", "query"), ("https://host#s3cret", "fragment")]
+)
+def test_a_host_with_a_query_or_a_fragment_is_refused_and_it_is_told_to_nobody(url: str, part: str) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.base_url is one with a {part}") as refused:
+        options(base_url=url)
+    assert "s3cret" not in str(refused.value)
+
+
 def options(**table: Any) -> AnthropicOptions:
     return anthropic_options({"kind": "anthropic", "model": "first", **table}, where="config/agents/a.toml")
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.scrape import Numbers
 from torpor.conversation.steps import Rest
 from torpor.operations.metrics import Metrics
-from torpor.operations.metrics_ports import KnownTools
+from torpor.operations.metrics_ports import UNKNOWN_TOOL, KnownTools
 from torpor.operations.metrics_turns import TurnNumbers
 from torpor.records.attachments import Why
 from torpor.records.blocks import text_block
@@ -97,6 +97,19 @@ async def test_names_that_a_model_made_up_become_no_label() -> None:
         ("file_it", "succeeded"): 1,
         ("unknown", "failed"): 1,
     }
+
+
+def test_names_that_a_server_makes_up_again_and_again_become_one_label() -> None:
+    tools = KnownTools()
+    for number in range(300):
+        tools.add_late(f"wild__made_up_{number}")
+    tools.add_late("tame__read")
+    tools.add_late("wild__made_up_0")
+
+    labels = {tools.label(f"wild__made_up_{number}") for number in range(300)}
+    assert len(labels) == 101
+    assert UNKNOWN_TOOL in labels
+    assert tools.label("tame__read") == "tame__read"
 
 
 async def test_attachments_are_counted_by_why_no_model_is_shown_them_any_more() -> None:
