@@ -53,6 +53,8 @@ class Part(NamedTuple):
     title: str
     """Who, and of what; one line."""
     text: str
+    file: str = ""
+    """The name of an attachment, which is found by it; its bytes are nobody's words."""
 
 
 class EarlierTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,10 +187,13 @@ class _Parts:
                 continue
             for block in message.blocks:
                 text, kind = _text_and_kind(block)
-                is_text = kind == "text"
+                who = f"user {message.principal}"
                 if is_marker(bytes(block)):
-                    kind = f"attachment {told_of(attachment_of(bytes(block)))}"
-                yield Part(Voice.USER, f"user {message.principal}" + ("" if is_text else f", {kind} not shown"), text)
+                    file = attachment_of(bytes(block))
+                    title = f"{who}, attachment {told_of(file)}, which cannot be read again; the user may send it again"
+                    yield Part(Voice.USER, title, "", file.name)
+                else:
+                    yield Part(Voice.USER, who if kind == "text" else f"{who}, {kind} not shown", text)
 
     def _replied(self, blocks: Iterable[Block], who: str) -> Iterator[Part]:
         for block in blocks:

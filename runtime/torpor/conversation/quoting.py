@@ -157,13 +157,13 @@ def found_in(turn: EarlierTurn, query: Query) -> Found | None:
         return None
     best = max(range(len(hits)), key=lambda place: sum(hit >= 0 for hit in hits[place]))
     part, at = turn.parts[best], min(hit for hit in hits[best] if hit >= 0)
-    text = composed(part.text)
+    text = composed(part.text or part.file)
     return Found(turn.number, part.title, _excerpt(text, _place_in(text, at)))
 
 
 def _hits(part: Part, query: Query) -> list[int]:
     """Where each word begins in the part without case; -1 where it does not occur."""
-    text = composed(part.text).casefold()
+    text = composed(part.text or part.file).casefold()
     return [text.find(word) for word in query.words]
 
 
@@ -191,7 +191,8 @@ def places(found: Sequence[Found], *, turns: tuple[int, int], stopped: str, byte
     header = (
         f"[{len(lines)} found in {searched}, the newest first; first_turn and last_turn show a turn whole."
         if lines
-        else f"[Nothing found in {searched}; every word must occur in one turn, so fewer or other words may help."
+        else f"[Nothing found in {searched}; every word must occur in one turn, so fewer or other words may help; "
+        "of files the names are searched, not what is in them."
     )
     on = f" Earlier turns were not searched, {stopped}: search on with last_turn={turns[0] - 1}." if stopped else ""
     return "\n".join((f"{header}{on}]", *lines))

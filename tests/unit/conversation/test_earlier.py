@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.marked import attachment
 from torpor.conversation.earlier import READ_EARLIER, Backwards, EarlierTurn, Part, Voice, named_in, turn_of
+from torpor.records.attachments import marker_block
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
@@ -112,6 +114,14 @@ def test_a_message_that_is_not_found_and_one_that_is_no_text_are_told() -> None:
         ("user ann", "look"),
         ("user ann, image not shown", ""),
     ]
+
+
+def test_a_file_is_told_by_its_name_and_that_it_cannot_be_read_again() -> None:
+    file = marker_block(attachment(name="scan.png"))
+    turn = of(prepared(1, "m1"), messages=(received("m1", text_block("look"), file),))
+    title = "user ann, attachment scan.png (image/png), which cannot be read again; the user may send it again"
+    assert turn.parts[-1] == Part(Voice.USER, title, "", "scan.png")
+    assert turn.said_by(Voice.USER) == "look"
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,13 @@ class TestSearch:
         assert words is not None
         assert found_in(EarlierTurn(number=1, is_refused=True), words) is None
 
+    def test_finds_a_file_by_its_name(self) -> None:
+        words = query_of("SCAN.png")
+        assert words is not None
+        parts = (Part(Voice.USER, "user ann", "see this"), Part(Voice.USER, "user ann, attachment", "", "my scan.png"))
+        found = found_in(EarlierTurn(number=3, parts=parts), words)
+        assert found == Found(3, "user ann, attachment", "my scan.png")
+
     def test_without_words_looks_for_nothing(self) -> None:
         assert query_of(" \n") is None
 
@@ -165,7 +172,8 @@ class TestSearch:
 
     def test_says_when_there_is_nothing(self) -> None:
         assert places([], turns=(1, 1), stopped="", bytes_max=1_024) == (
-            "[Nothing found in turn 1; every word must occur in one turn, so fewer or other words may help.]"
+            "[Nothing found in turn 1; every word must occur in one turn, so fewer or other words may help; "
+            "of files the names are searched, not what is in them.]"
         )
 
     def test_tells_no_more_places_than_there_is_room_for(self) -> None:
