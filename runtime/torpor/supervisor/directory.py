@@ -36,6 +36,7 @@ from torpor.records.commands import CancelTurn, Wake
 from torpor.records.ids import ConversationKey
 from torpor.store.contract import Cause, ErasableBlobs, Erased, Lease, Store
 from torpor.supervisor.contract import Forgotten, LiveStatus, Reply
+from torpor.supervisor.leftovers import Leftovers
 from torpor.supervisor.listing import rows_of
 from torpor.supervisor.remains import ERASED, Remains, remains_of
 from torpor.supervisor.retention import Retired, may_go
@@ -142,6 +143,7 @@ class StoredDirectory:
         self._erasing: dict[ConversationKey, PendingReply] = {}
         self._looked_at: set[tuple[str, str]] = set()
         """Owners none of whose blobs is left without a record that names it, as far as this process is to blame."""
+        self._leftovers = Leftovers(self._remove_rest)
         self._erased = Counter[str](dict.fromkeys(Cause, 0))
         self._subagents = 0
         self._blobs_gone = 0
@@ -356,8 +358,10 @@ class StoredDirectory:
         return len(unnamed)
 
     def _blobs_left(self, key: ConversationKey, exc: StoreError) -> None:
-        """The next deletion of the same owner looks for them."""
+        """They are looked for again in a while, and at the next deletion of the same owner."""
         self._looked_at.discard((key.tenant, key.owner))
+        if self._tasks is not None:
+            self._leftovers.add(key, tasks=self._tasks)
         _log.error("directory.blobs_left", tenant=key.tenant, why=str(exc))
 
     def _begun(
