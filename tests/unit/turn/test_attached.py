@@ -94,6 +94,7 @@ async def test_it_is_told_how_long_a_storage_that_hangs_was_waited_for() -> None
             self, key: ConversationKey, handle: str, *, offset: int = 0, size: int | None = None
         ) -> bytes | None:
             await anyio.sleep_forever()
+            raise AssertionError("it hangs")
 
     with pytest.raises(AttachmentsUnavailable) as hung:
         await AttachedFiles(Hanging(), AttachmentOptions(read_deadline_s=0.02)).read(KEY, view_of(OLD))
