@@ -167,10 +167,8 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
         expected = "a URL without user and password; the key comes from model.key_env or model.key_file"
         raise ConfigError(where, key="model.base_url", found="one with a user", expected=expected)
     for mark, part in (("?", "query"), ("#", "fragment")):
-        if mark in options.base_url:  # it may be a key, and is told in errors and numbers
-            expected = (
-                f"a URL without {part}; a path goes before what is asked of the host, and model.key_env has the key"
-            )
+        if mark in options.base_url:  # it may be a key, and would be told in errors and numbers
+            expected = "a URL without query and fragment; the key comes from model.key_env or model.key_file"
             raise ConfigError(where, key="model.base_url", found=Words(f"one with a {part}"), expected=expected)
     return options
 
