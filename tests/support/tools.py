@@ -4,13 +4,15 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import msgspec
 
 from torpor.errors import StoreError
 from torpor.records.ids import CallId, ConversationKey
-from torpor.toolhost.contract import ToolContext, ToolResult
+from torpor.toolhost.contract import AT_ONCE, Onset, ToolContext, ToolResult
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.options import ToolOptions
+from torpor.toolhost.process import NotStarted
 from torpor.toolhost.registry import ToolRegistry
 
 ADA = ConversationKey("clinic", "ada", "c1")
@@ -37,8 +39,28 @@ class DictBlobs:
         return data[offset:] if size is None else data[offset : offset + size]
 
 
+class TurnThatEnds:
+    """Implements ``toolhost.contract.Onset`` for a turn that ends while its calls wait."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.waits = anyio.Event()
+
+    def wait(self) -> None:
+        self.asked.append("wait")
+        self.waits.set()
+
+    def begin(self) -> None:
+        self.asked.append("begin")
+        raise NotStarted("the turn ends, nothing was done")
+
+
 def a_context(
-    key: ConversationKey = ADA, *, idempotency_key: str = "key-1", report: Callable[[str], None] = lambda _: None
+    key: ConversationKey = ADA,
+    *,
+    idempotency_key: str = "key-1",
+    report: Callable[[str], None] = lambda _: None,
+    onset: Onset = AT_ONCE,
 ) -> ToolContext:
     """A call made for ``key``."""
     return ToolContext(
@@ -48,6 +70,7 @@ def a_context(
         call_id=CallId("toolu_1"),
         idempotency_key=idempotency_key,
         report=report,
+        onset=onset,
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from torpor.conversation.text import CleanText, clean
 from torpor.toolhost.calls import Calls
-from torpor.toolhost.contract import ToolContext
+from torpor.toolhost.contract import AT_ONCE, Onset, ToolContext
 from torpor.toolhost.declare import Runs, Tool
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.own_tasks import OwnTasks
@@ -79,7 +79,7 @@ class Places:
 class Run:
     """One run of a tool or its probe: where it takes place, and what it may still say."""
 
-    __slots__ = ("_is_own", "_places", "_routine", "_tool", "has_begun", "is_over")
+    __slots__ = ("_is_own", "_onset", "_places", "_routine", "_tool", "has_begun", "is_over")
 
     def __init__(self, tool: Tool[..., Any], routine: Routine, *, places: Places, is_own: bool = False) -> None:
         """Args: is_own: on the loop it has a task of its own, since nobody knows whether it heeds a cancellation."""
@@ -87,6 +87,8 @@ class Run:
         self._tool = tool
         self._routine = routine
         self._places = places
+        self._onset: Onset = AT_ONCE
+        """Told when a call waits for a place, and asked when it has one."""
         self.has_begun = False
         self.is_over = False
 
@@ -97,7 +99,10 @@ class Run:
         """
         given = self._tool.parameters.decode(arguments)
         if self._tool.runs is Runs.PROCESS:
+            self._wait(context.onset)
             return await self._in_process(arguments, context)
+        if self._tool.runs is Runs.THREAD and not self._places.workers.has_room(self._tool.name):
+            self._wait(context.onset)
         return rendered(await self.perform(given, context))
 
     async def perform(self, given: dict[str, Any], context: ToolContext) -> Any:
@@ -122,7 +127,7 @@ class Run:
             with self._places.noted(name, routine.function, is_on_loop=False):
                 return routine.function(**given)
 
-        return await self._places.workers.run(work, tool=name, begun=self._begin)
+        return await self._places.workers.run(work, tool=name, begun=self._begin_in_thread)
 
     async def _in_process(self, arguments: msgspec.Raw, context: ToolContext) -> CleanText:
         origin = self._tool.origin
@@ -139,8 +144,18 @@ class Run:
             call_id=context.call_id,
             idempotency_key=context.idempotency_key,
         )
-        listener = Listener(begun=self._begin, heard=functools.partial(self._hear, context.report))
+        listener = Listener(
+            starts=self._onset.begin, begun=self._begin, heard=functools.partial(self._hear, context.report)
+        )
         return await self._places.processes.run(call, origin, listener=listener)
+
+    def _wait(self, onset: Onset) -> None:
+        self._onset = onset
+        onset.wait()
+
+    def _begin_in_thread(self) -> None:
+        self._onset.begin()
+        self._begin()
 
     def _begin(self) -> None:
         self.has_begun = True

@@ -69,6 +69,8 @@ class ProcessesStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class Listener(NamedTuple):
     """Who is told how a call goes, on the loop."""
 
+    starts: Callable[[], None]
+    """A process is there, and is told next; a ``ToolError`` of it ends the call, which has done nothing."""
     begun: Callable[[], None]
     heard: Callable[[str], None]
 
@@ -121,6 +123,11 @@ class Processes:
                 if process is None:
                     process, is_fresh = await self._fresh(), True
                 try:
+                    listener.starts()
+                except ToolError:
+                    self._rest(process)
+                    raise
+                try:
                     return await self._asked(process, call, encoded, origin, listener=listener)
                 except NotStarted:
                     if is_fresh or not process.has_ended:
@@ -160,12 +167,15 @@ class Processes:
             raise NotStarted(f"tool {tool!r} was not started: its process ended first, {how}") from None
         finally:
             if is_kept:
-                process.idle_since_s = anyio.current_time()
-                self._idle.append(process)
-                self._rested.set()
+                self._rest(process)
             else:
                 self._killed += not is_lost
                 await process.end()
+
+    def _rest(self, process: Process) -> None:
+        process.idle_since_s = anyio.current_time()
+        self._idle.append(process)
+        self._rested.set()
 
     async def _taken(self) -> Process | None:
         while self._idle:

@@ -68,12 +68,17 @@ class Workers:
     async def run(self, function: Callable[[], T], *, tool: str, begun: Callable[[], None]) -> T:
         """Call ``function`` in a thread and return or raise what it does.
 
-        ``begun`` is told, on the loop, once a thread was free for it. Those that wait come in the order of their calls.
+        ``begun`` is told, on the loop, once a thread was free for it; what it raises ends the call, which has done
+        nothing. Those that wait come in the order of their calls.
         Cancellation: before that, nothing was done; after it, ``function`` goes on to its end, unheard.
         """
         job = _Job(function)
         await self._admitted(job, tool)
-        begun()
+        try:
+            begun()
+        except BaseException:
+            self._leave(job, tool)
+            raise
         self._busy[tool] += 1
         self._threads.submit(job.perform, ended=lambda _: self._ended(job, tool))
         try:
@@ -85,6 +90,11 @@ class Workers:
             raise
         answer: T = job.answer()
         return answer
+
+    def has_room(self, tool: str) -> bool:
+        """Whether a call of ``tool`` would find a thread at once."""
+        share = self._shares.get(tool)
+        return self._free.available_tokens > 0 and (share is None or share.available_tokens > 0)
 
     async def _admitted(self, job: _Job, tool: str) -> None:
         share = self._shares.get(tool)
@@ -118,9 +128,12 @@ class Workers:
         if not self._busy[tool]:
             del self._busy[tool]
         self._given_up -= job.is_given_up
+        self._leave(job, tool)
+        job.ended.set()
+
+    def _leave(self, job: _Job, tool: str) -> None:
         self._free.release_on_behalf_of(job)
         self._shares[tool].release_on_behalf_of(job)
-        job.ended.set()
 
     def __repr__(self) -> str:
         return f"<Workers limit={int(self._free.total_tokens)} busy={self._busy.total()}>"

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.support.process_tools import call, house
 from tests.support.processes import ended, workers_of
-from tests.support.tools import DictBlobs, a_context
+from tests.support.tools import DictBlobs, TurnThatEnds, a_context
 from torpor import tool
 from torpor.errors import ConfigError
 from torpor.records.journal import Outcome
@@ -329,6 +329,16 @@ async def test_call_that_found_no_process_is_told_that_nothing_was_done(folder: 
         outcome=Outcome.NEVER_STARTED,
         text="tool 'add' was not started: no process became free within 0.2 s; nothing was done, call it again later",
     )
+
+
+async def test_a_call_begins_in_a_process_only_if_its_turn_still_goes_on(folder: Path) -> None:
+    onset = TurnThatEnds()
+    async with house(folder) as registry:
+        result = await call(registry, "add", {"first": 1}, context=a_context(onset=onset))
+        assert result == ToolResult(outcome=Outcome.NEVER_STARTED, text="the turn ends, nothing was done")
+        assert onset.asked == ["wait", "begin"]
+        assert (await call(registry, "add", {"first": 1})).outcome is Outcome.SUCCEEDED
+        assert registry.statistics().processes.started == 1, "the process is used all the same"
 
 
 async def test_idle_process_is_stopped(folder: Path) -> None:

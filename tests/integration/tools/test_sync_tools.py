@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.tools import a_context, a_registry, called
+from tests.support.tools import TurnThatEnds, a_context, a_registry, called
 from torpor import NeverHappened, ToolContext, ToolRefused, tool
 from torpor.records.journal import Outcome
 from torpor.toolhost.contract import ToolResult
@@ -169,6 +169,27 @@ async def test_places_of_calls_given_up_are_free_again_once_the_work_ends(gate: 
         assert (await box.call("read", NOTHING, a_context())).text == "read"
         threads = registry.statistics().threads
         assert (threads.busy, threads.given_up) == (0, 0)
+
+
+async def test_a_call_that_waits_for_a_thread_begins_only_if_its_turn_still_goes_on(gate: Gate) -> None:
+    registry = held_by(gate, worker_threads=1)
+    box, onset, results = registry.toolbox(), TurnThatEnds(), list[ToolResult]()
+
+    async def second() -> None:
+        results.append(await box.call("write", NOTHING, a_context(onset=onset)))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: box.call("write", NOTHING, a_context(onset=onset)))
+            await gate.somebody_entered()
+            assert onset.asked == [], "there was a thread for it"
+            tasks.start_soon(second)
+            await onset.waits.wait()
+            gate.opened.set()
+        assert results == [ToolResult(outcome=Outcome.NEVER_STARTED, text="the turn ends, nothing was done")]
+        assert onset.asked == ["wait", "begin"]
+        assert not gate.entered.acquire(blocking=False)
+        assert (await box.call("read", NOTHING, a_context())).text == "read", "its thread is free again"
 
 
 async def test_one_thread_serves_calls_one_after_the_other() -> None:
