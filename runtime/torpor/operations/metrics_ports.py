@@ -32,10 +32,8 @@ _NAMES_MAX: Final = 1_000
 
 _TOOLS_MAX: Final = 2_000
 """Names of tools that are labels."""
-_LATE_MAX: Final = 100
-"""Of these, names that one MCP server came with since the start: it may make up new ones again and again."""
-_OF_A_SERVER: Final = "__"
-"""Between the name of a server and that of its tool."""
+_OF_SERVER_MAX: Final = 100
+"""Of these, names that one MCP server came with: it may make up new ones again and again."""
 
 
 class KnownTools:
@@ -43,19 +41,15 @@ class KnownTools:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self._late = Counter[str]()
-        """By server."""
+        self._of_servers = Counter[str]()
 
-    def add(self, name: str) -> None:
-        if len(self._names) < _TOOLS_MAX:
-            self._names.add(name)
-
-    def add_late(self, name: str) -> None:
-        """One that came after the start."""
-        server = name.partition(_OF_A_SERVER)[0]
-        if name not in self._names and self._late[server] < _LATE_MAX:
-            self._late[server] += 1
-            self.add(name)
+    def add(self, name: str, *, server: str = "") -> None:
+        """Args: server: the MCP server that has it, if any."""
+        if name in self._names or len(self._names) >= _TOOLS_MAX or self._of_servers[server] >= _OF_SERVER_MAX:
+            return
+        self._names.add(name)
+        if server:
+            self._of_servers[server] += 1
 
     def label(self, name: str) -> str:
         """``name``, or what stands for one that no tool has."""
@@ -174,7 +168,7 @@ class CountedToolbox:
         self._toolbox = toolbox
         self._numbers = numbers
         for spec in toolbox.specs():
-            numbers.known.add(spec.name)
+            numbers.known.add(spec.name, server=spec.server)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._toolbox.specs()
@@ -184,8 +178,8 @@ class CountedToolbox:
 
     async def call(self, name: str, arguments: msgspec.Raw, context: ToolContext) -> ToolResult:
         numbers = self._numbers
-        if self._toolbox.spec(name) is not None:
-            numbers.known.add_late(name)
+        if (spec := self._toolbox.spec(name)) is not None:
+            numbers.known.add(name, server=spec.server)  # also one that came after the start
         began_s = numbers.clock.monotonic_s()
         try:
             return await self._toolbox.call(name, arguments, context)

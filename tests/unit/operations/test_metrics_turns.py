@@ -102,14 +102,14 @@ async def test_names_that_a_model_made_up_become_no_label() -> None:
 def test_names_that_a_server_makes_up_again_and_again_become_one_label() -> None:
     tools = KnownTools()
     for number in range(300):
-        tools.add_late(f"wild__made_up_{number}")
-    tools.add_late("tame__read")
-    tools.add_late("wild__made_up_0")
+        tools.add(f"wild__made_up_{number}", server="wild")
+        tools.add(f"own_{number}")
+    tools.add("tame__read", server="tame")
 
     labels = {tools.label(f"wild__made_up_{number}") for number in range(300)}
     assert len(labels) == 101
     assert UNKNOWN_TOOL in labels
-    assert tools.label("tame__read") == "tame__read"
+    assert [tools.label(name) for name in ("tame__read", "own_299")] == ["tame__read", "own_299"]
 
 
 async def test_attachments_are_counted_by_why_no_model_is_shown_them_any_more() -> None:
