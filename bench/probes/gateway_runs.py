@@ -24,7 +24,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
     warm: int = 200
     """Connections that are there before the first look at the memory."""
-    idle: int = 1000
+    idle: int = 4000
+    """Memory comes from the system a MB at a time: that many, so that one more or less does not count."""
     echoing: int = 20
     rounds: int = 200
     watchers: int = 100

@@ -75,8 +75,8 @@ def counted_by(intake: Intake, *, bounds: GatewayOptions) -> type[Metered]:
     """Connections that are counted as long as they are there, and whose frames are within ``bounds``."""
 
     class Counted(Metered):
+        __slots__ = ("_is_in",)  # see ``Metered``
         options = bounds
-        _is_in = False
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             assert isinstance(transport, asyncio.WriteTransport)

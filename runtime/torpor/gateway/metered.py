@@ -47,6 +47,7 @@ class Metered(ServerConnection):
         "_is_answered",
         "_is_flooded",
         "_method",
+        "_opening",
         "_spent",
         "_spent_at_s",
         "_turn",
@@ -56,8 +57,6 @@ class Metered(ServerConnection):
     )
 
     options: ClassVar[GatewayOptions]
-    _opening: Timeout | None = None
-    """While the request is read and answered."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,6 +68,8 @@ class Metered(ServerConnection):
         """Whether the request was, with a page, a refusal or a WebSocket."""
         self.has_said_all = False
         """Whether the client did before it was answered; it may be written to."""
+        self._opening: Timeout | None = None
+        """While the request is read and answered."""
         self._is_flooded = False
         self._unread = b""
         self._turn: Handle | None = None
@@ -106,11 +107,12 @@ class Metered(ServerConnection):
 
     async def handshake(self, *args: Any, **kwargs: Any) -> None:
         """The library's own deadline holds for every answer, however long it is; this one can be lifted."""
-        async with timeout(self.options.hello_deadline_s) as self._opening:
+        async with timeout(self.options.hello_deadline_s) as opening:
+            self._opening = opening
             try:
                 await super().handshake(*args, **kwargs)
             finally:
-                del self._opening
+                self._opening = None
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
