@@ -8,7 +8,7 @@ import anyio
 import click
 
 from torpor.cli.folders import data_folder, data_option, home_option
-from torpor.cli.out_file import check_place, written
+from torpor.cli.out_file import check_place, out_options, written
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.stored_blobs import stored_blobs
@@ -23,13 +23,7 @@ from torpor.store.sqlite.auditing import AuditReader, open_to_audit
 
 @click.command(short_help="Write a conversation into a file.")
 @click.argument("name", metavar="ID")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Where to; standard output by default.",
-)
-@click.option("--force", is_flag=True, help="Replace a file that is there, once the new one is whole.")
+@out_options
 @home_option
 @data_option
 @json_option

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from torpor.cli.blob_named import blob_named
-from torpor.cli.out_file import check_place, written
+from torpor.cli.out_file import check_place, out_options, written
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
 from torpor.cli.remote import Questions, Server, ask, server_options
@@ -19,13 +19,7 @@ _EXTRA_S: Final = 570.0
 @click.command(short_help="Get a file back that somebody sent.")
 @click.argument("name", metavar="ID")
 @click.argument("blob", metavar="BLOB")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Where to; standard output by default.",
-)
-@click.option("--force", is_flag=True, help="Replace a file that is there, once the new one is whole.")
+@out_options
 @server_options
 @json_option
 def command(*, name: str, blob: str, out: Path | None, force: bool, server: Server, as_json: bool) -> None:

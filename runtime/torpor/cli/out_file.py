@@ -1,14 +1,28 @@
 """A file that a verb writes what people said into: whole or as it was, and for nobody else to read."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, ParamSpec, TypeVar
 
 import click
 
 _FILE_MODE: Final = 0o600
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def out_options(function: Callable[P, R]) -> Callable[P, R]:
+    """``--out`` and ``--force``, given to ``function`` as ``out`` and ``force``."""
+    out = click.option(
+        "--out",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Where to; standard output by default.",
+    )
+    force = click.option("--force", is_flag=True, help="Replace a file that is there, once the new one is whole.")
+    return out(force(function))
 
 
 def check_place(out: Path, *, force: bool) -> None:

@@ -75,7 +75,7 @@ class ToolBatch:
     ) -> None:
         """
         Args:
-            permits_now: by which a call is judged again that had to wait for its server.
+            permits_now: by which a call is judged again that had to wait for its server or its place.
             is_ending: whether somebody wants the turn to end.
         """
         self._key = key
