@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -52,6 +53,13 @@ class Caller:
     async def watch(self, conversation: str = "c1", cursor: int | None = None) -> None:
         known = None if cursor is None else Cursor(event=cursor)
         await self.say(Subscribe(subscription=Subscription(conversation=conversation, cursor=known)))
+
+    def reset(self) -> None:
+        """Be gone without a word, as after a crash of the system: whoever writes next is told so."""
+        self.socket.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        self.socket.transport.abort()
 
     async def closed(self) -> tuple[int | None, str | None]:
         """Code and reason of the close frame, once it has come."""

@@ -81,8 +81,11 @@ class Writer:
 
     def _write(self) -> None:
         self._next, self._is_next = None, False
+        transport = self._connection.transport
         while (data := self._outbox.take()) is not None:
-            if self._connection.transport.get_write_buffer_size() + len(data) > UNSENT_BYTES_MAX:
+            if transport.is_closing():
+                return  # the client is gone: the reader sees it as well, and ends the session
+            if transport.get_write_buffer_size() + len(data) > UNSENT_BYTES_MAX:
                 self._send(data)
                 return
             broadcast((self._connection,), data, text=not is_binary(data))

@@ -68,3 +68,22 @@ async def test_deltas_that_waited_for_each_other_leave_by_themselves() -> None:
         frames = await caller.hear_until(lambda frame: isinstance(frame, DeltaFrame) and frame.text.endswith("c"))
 
     assert [frame.text for frame in frames if isinstance(frame, DeltaFrame)] == ["a", "bc"]
+
+
+async def test_nothing_more_is_written_to_a_client_that_is_found_gone(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = [ConversationKey("default", "alice", f"c{number}") for number in range(10)]
+    async with house.call() as caller:
+        for key in keys:
+            await caller.watch(key.conversation)
+            await caller.hear_a(Reload)
+            house.world.commit(key, TurnPrepared(messages=(), turn=1))
+            await caller.hear_a(EventFrame)
+        caller.reset()
+        await anyio.lowlevel.checkpoint()  # the system knows of it now, the server does not
+        for key in keys:
+            house.world.say(key, "call1", offset=0, text="hello")
+        await house.empty()
+
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
