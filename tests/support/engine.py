@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.support.doubles import CountingIds, FakeTool, FakeToolbox, Ledger, ManualClock, Play, PlayedModel, reads
 from tests.support.probed_store import ProbedStore
+from torpor.actor.loop import Actor
 from torpor.actor.mailbox import PendingReply
 from torpor.actor.options import ActorOptions
 from torpor.actor.parts import ActorParts
@@ -39,6 +40,7 @@ from torpor.subagents.definition import Subagent
 from torpor.subagents.options import SubagentOptions
 from torpor.supervisor.directory import StoredDirectory
 from torpor.supervisor.forks import StoredForks
+from torpor.supervisor.lives import Lives
 from torpor.supervisor.memory import Memory
 from torpor.supervisor.options import SupervisorOptions
 from torpor.supervisor.registry import Supervisor
@@ -190,6 +192,21 @@ class Engine:
         self.bus.subscribe(key, recorder)
         self.recorders.append(recorder)
         return recorder
+
+    @property
+    def lives(self) -> Lives:
+        """What lives there, from within."""
+        return self.supervisor._lives
+
+    def living(self) -> list[ConversationKey]:
+        """Every conversation with an actor."""
+        return [entry.actor.key for entry in self.lives.entries()]
+
+    def actor(self, key: ConversationKey) -> Actor:
+        """Of a conversation that lives."""
+        entry = self.lives.get(key)
+        assert entry is not None, f"{key.path} does not live"
+        return entry.actor
 
     def post(
         self,

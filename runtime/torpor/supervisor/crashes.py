@@ -1,6 +1,6 @@
 """What follows a crash: a pause that grows, or quarantine. Pure but for what it remembers.
 
-Above: the registry, which starts actors again. Two bounds hold beside each other: crashes in a row without a commit
+Above: ``lives``, which starts actors again. Two bounds hold beside each other: crashes in a row without a commit
 between them, which end what never gets anywhere, and crashes within a window whatever was committed, which end what
 gets somewhere and crashes again and again. Failures of the store are nobody's own, so they lengthen the pause and
 count for neither.

@@ -1,4 +1,4 @@
-"""A live conversation as the registry holds it: its actor, and what waits for the next one."""
+"""A live conversation as ``lives`` holds it: its actor, and what waits for the next one."""
 
 import anyio
 
@@ -29,6 +29,11 @@ class Entry:
     def holds(self, lease: Lease) -> bool:
         """Whether its actor works under ``lease``, and neither left nor was followed by another one."""
         return self.lease is lease and self.actor.state not in {ActorState.HIBERNATING, ActorState.STOPPED}
+
+    @property
+    def takes_commands(self) -> bool:
+        """Whether its actor does; otherwise they wait for the next one."""
+        return not self.actor.mailbox.is_closed and self.actor.state is not ActorState.STOPPED
 
     def follow(self, actor: Actor) -> None:
         """Let ``actor`` be the next incarnation."""

@@ -1,6 +1,6 @@
 """Who sleeps, and when: actors that were idle for long, that must make room, or while memory is short.
 
-Above: the registry, which tells what its actors do, asks before it starts one more, and has this look around now and
+Above: ``lives``, which tells what its actors do, asks before it starts one more, and has this look around now and
 then. Below: ``resting``, who rests since when, and ``room``, how many may live. A running actor is never chosen; one
 that somebody watches may be, since a thaw is quick and gives the same. One that is used before it has left stays.
 """

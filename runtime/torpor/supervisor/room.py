@@ -1,6 +1,6 @@
 """How many actors may live, and what whoever finds no room is told.
 
-Above: the registry, which asks before it starts an actor and at each look around. Below: the memory port. Nothing is
+Above: ``lives``, which asks before it starts an actor and at each look around. Below: the memory port. Nothing is
 queued here: who is turned away was told to come again, later the more of them there are, and not all at once.
 """
 

@@ -150,8 +150,8 @@ async def test_the_list_marks_a_conversation_whose_last_turn_failed_until_anothe
 
 
 def limited(engine: Engine, limit: int) -> None:
-    engine.supervisor._parts = msgspec.structs.replace(  # the option is the composition root's to give
-        engine.supervisor._parts, creations=Creations(limit=limit)
+    engine.lives._parts = msgspec.structs.replace(  # the option is the composition root's to give
+        engine.lives._parts, creations=Creations(limit=limit)
     )
 
 

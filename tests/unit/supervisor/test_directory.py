@@ -337,7 +337,7 @@ async def test_what_a_job_of_the_life_before_has_to_tell_is_no_news() -> None:
     async with running_engine(says("yes"), says("yes")) as engine:
         for _ in range(2):
             await engine.ask("hello")
-            journal = engine.supervisor._entries[KEY].actor.journal
+            journal = engine.actor(KEY).journal
             assert journal is not None
             journal.add(LiveContextOrdered(job="live-1", reason=LiveReason.HAND, messages=2))
             begun_us = journal.state.created_us

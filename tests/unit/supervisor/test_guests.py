@@ -50,7 +50,7 @@ async def code_of(reply: PendingReply) -> str:
 async def alone(engine: Engine) -> None:
     """Only the real ones live, as they did, and nothing was written of any other."""
     await anyio.wait_all_tasks_blocked()
-    assert list(engine.supervisor._entries) == REAL
+    assert engine.living() == REAL
     statistics = engine.supervisor.statistics()
     assert statistics.live["idle"] == len(REAL)
     assert set(statistics.hibernations.values()) == {0}
@@ -96,7 +96,7 @@ async def test_a_message_that_is_refused_leaves_nothing_behind() -> None:
             with pytest.raises(UnknownAgent):
                 await engine.send("hi", key=ConversationKey("acme", "ann", f"c_{number}"), agent="nobody")
         await anyio.wait_all_tasks_blocked()
-        assert not engine.supervisor._entries
+        assert not engine.living()
         await engine.ask("hi")
 
 
@@ -136,7 +136,7 @@ async def test_a_first_message_is_answered_whenever_it_comes(command: Command) -
             await engine.rested(key)
             assert len(await engine.records_of(TurnFinished, key=key)) == 1
         await anyio.wait_all_tasks_blocked()
-        assert len(engine.supervisor._entries) <= STILL.live_max
+        assert len(engine.living()) <= STILL.live_max
 
 
 async def test_one_that_exists_takes_the_place_of_another() -> None:
@@ -145,7 +145,7 @@ async def test_one_that_exists_takes_the_place_of_another() -> None:
             await engine.ask("hi", key=key)
         assert await code_of(engine.supervisor.post(KEY, CANCEL)) == "nothing_to_cancel"
         await anyio.wait_all_tasks_blocked()
-        assert set(engine.supervisor._entries) == {KEY, REAL[1]}
+        assert set(engine.living()) == {KEY, REAL[1]}
 
 
 async def test_one_that_exists_finds_no_place_while_all_others_run() -> None:
@@ -160,7 +160,7 @@ async def test_one_that_exists_finds_no_place_while_all_others_run() -> None:
         assert await code_of(engine.supervisor.post(KEY, RenameConversation(principal="ann", title="Visits"))) == "busy"
         assert await code_of(engine.supervisor.post(UNKNOWN, CANCEL)) == "nothing_to_cancel"
         await anyio.wait_all_tasks_blocked()
-        assert set(engine.supervisor._entries) == set(REAL)
+        assert set(engine.living()) == set(REAL)
         assert engine.supervisor.statistics().refused["live"] == 1
         for gate in gates:
             gate.opened.set()
@@ -196,8 +196,8 @@ async def test_a_message_behind_a_command_that_took_no_place_needs_one(monkeypat
         assert (await code_of(asked), await code_of(reply)) == ("nothing_to_cancel", "")
         await engine.rested()
         await anyio.wait_all_tasks_blocked()
-        assert KEY in engine.supervisor._entries
-        assert len(engine.supervisor._entries) == STILL.live_max
+        assert KEY in engine.living()
+        assert len(engine.living()) == STILL.live_max
 
 
 async def test_one_that_is_begun_elsewhere_on_its_way_may_make_room_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,4 +215,4 @@ async def test_one_that_is_begun_elsewhere_on_its_way_may_make_room_later(monkey
         for key in REAL:
             await engine.ask("hi", key=key)
         await anyio.wait_all_tasks_blocked()
-        assert list(engine.supervisor._entries) == REAL
+        assert engine.living() == REAL

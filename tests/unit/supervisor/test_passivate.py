@@ -94,7 +94,7 @@ async def test_one_that_is_watched_may_make_room_and_comes_back_the_same() -> No
         assert first not in await live(engine, keys(3))
         before = await engine.state(first)
         await engine.wake(first)
-        actor = engine.supervisor._entries[first].actor
+        actor = engine.actor(first)
         assert actor.journal is not None
         assert actor.journal.state == before
         await engine.ask("more", key=first)
@@ -129,7 +129,7 @@ async def test_one_that_is_used_before_it_has_left_stays() -> None:
     async with running_engine(options=STILL) as engine:
         for key in (first, second):
             await engine.ask("hi", key=key)
-        actor = engine.supervisor._entries[first].actor
+        actor = engine.actor(first)
         await engine.store.describe(first)
         reply = engine.post("hi", key=third)
         again = engine.post("and again", key=first)
@@ -137,7 +137,7 @@ async def test_one_that_is_used_before_it_has_left_stays() -> None:
             await reply.wait()
             await again.wait()
         await engine.rested(first)
-        assert engine.supervisor._entries[first].actor is actor
+        assert engine.actor(first) is actor
         assert engine.supervisor.statistics().hibernations["lru"] == 0
 
 
@@ -173,7 +173,7 @@ async def test_one_that_could_not_leave_when_it_was_asked_may_make_room_later() 
         for key in (first, second):
             await engine.ask("hi", key=key)
         reply = engine.post("hi", key=third)
-        asked, _ = engine.supervisor._passivation._leaving[engine.supervisor._entries[first].actor]
+        asked, _ = engine.lives._passivation._leaving[engine.actor(first)]
         asked.fail(NotNow(turn=2, deadline_s=0.0))
         with anyio.fail_after(DEADLINE_S):
             await reply.wait()
@@ -195,7 +195,7 @@ async def test_what_came_in_too_many_leaves_at_the_next_look() -> None:
         for key, gate in zip(keys(2), gates, strict=False):
             await engine.send("hi", key=key)
             await gate.reached.wait()
-        reply = engine.supervisor._started(keys(3)[2], Wake())
+        reply = engine.lives._started(keys(3)[2], Wake(), is_guest=False)
         with anyio.fail_after(DEADLINE_S):
             await reply.wait()
             while engine.supervisor.live_status(keys(3)[2]) is not None:

@@ -101,7 +101,7 @@ async def test_an_idle_history_is_packed_into_one_piece_and_goes_on_as_before() 
     async with running_engine(clock=LoopClock(), options=DEFAULTS) as engine:
         await engine.ask("hello" * 200)
         await engine.ask("hi")
-        actor = engine.supervisor._entries[KEY].actor
+        actor = engine.actor(KEY)
         assert actor.journal is not None
         assert len(actor.journal.state.view.chunks) > 1
         await anyio.sleep(DEFAULTS.pack_after_s + SWEEP_S)
@@ -254,7 +254,7 @@ async def test_stopping_waits_for_the_running_turn_and_takes_no_more() -> None:
                 engine.post("one more")
             gate.opened.set()
 
-        tasks = engine.supervisor._tasks
+        tasks = engine.lives._tasks
         assert tasks is not None
         tasks.start_soon(late)
         started_s = anyio.current_time()
