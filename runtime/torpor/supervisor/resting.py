@@ -1,8 +1,8 @@
 """The actors that have nothing to do, in order of how long that has been so.
 
-Above: ``passivate``, which packs, hibernates and makes room. An actor that wakes up keeps its place until somebody looks
-at it there, and comes to the end when it rests again; so a look costs as much as it finds, and being woken costs
-nothing.
+Above: ``passivate``, which packs, hibernates and makes room. An actor that wakes up keeps its place until somebody
+looks at it there, and comes to the end when it rests again; so a look costs as much as it finds, and being woken
+costs nothing.
 """
 
 from collections import OrderedDict
