@@ -30,18 +30,16 @@ from torpor.records.blocks import text_block, tool_result_block
 from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ConversationCreated,
-    Effect,
     JournalRecord,
     MessageReceived,
     ModelReplied,
     ModelRequested,
-    Outcome,
     PreambleChanged,
     ToolFinished,
     TurnFinished,
     TurnPrepared,
-    Usage,
 )
+from torpor.records.terms import Effect, Outcome, Usage
 from torpor.skillbook.load import SkillRoot
 from torpor.skillbook.options import SkillOptions
 from torpor.skillbook.reload import SkillBook

@@ -23,7 +23,7 @@ from mcp import Client, StdioServerParameters
 from bench.command import run
 from bench.report import Row
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.store.blobs import MemoryBlobs
 from torpor.toolhost.contract import Toolbox, ToolContext
 from torpor.toolhost.mcp.elsewhere import McpTools

@@ -20,7 +20,7 @@ from bench.command import run
 from bench.engine import running_engine
 from bench.report import Row
 from bench.work import SYSTEM_PROMPT, TOOL_NAMES, TURN, InstantModel, InstantTools
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.subagents.definition import Subagent, SubagentDefinition
 from torpor.subagents.text import Text
 from torpor.toolhost.contract import ToolContext, ToolResult

@@ -11,7 +11,7 @@ import msgspec
 
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import Block, text_block
-from torpor.records.journal import Effect, Outcome, Usage
+from torpor.records.terms import Effect, Outcome, Usage
 from torpor.toolhost.contract import ToolContext, ToolResult, ToolSpec
 
 _PROSE: Final = "The appointment on Thursday was moved to nine, the lab has the sample, and the letter is on its way. "

@@ -17,7 +17,8 @@ from bench.followups.spoken import Request, Spoken, spoken
 from bench.followups.summarisers import Counted
 from torpor.conversation.budget import tokens_of_bytes
 from torpor.conversation.view import request_body
-from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, TurnFailed
+from torpor.records.journal import CompactionFailed, ContextReplaced, TurnFailed
+from torpor.records.terms import FoldReason
 
 Maker = Callable[[int], Counted]
 """Makes a summariser for one conversation. Args: tokens that a summary may have."""

@@ -24,8 +24,9 @@ from torpor.conversation.view import View
 from torpor.model.contract import Model
 from torpor.records.blocks import Block
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord, ModelRequested
+from torpor.records.journal import ContextReplaced, JournalRecord, ModelRequested
 from torpor.records.summary import Summary
+from torpor.records.terms import FoldReason
 from torpor.turn.fold_history import HistoryFold, Spent, Summariser, SummariserOptions
 from torpor.turn.places import FairPlaces
 

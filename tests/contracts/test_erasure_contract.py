@@ -10,7 +10,8 @@ from tests.support.writing import lease_of, put
 from torpor.errors import Fenced, WrongSequence
 from torpor.records.blocks import tool_result_block
 from torpor.records.ids import CallId, ConversationKey, MessageId
-from torpor.records.journal import Outcome, ToolFinished
+from torpor.records.journal import ToolFinished
+from torpor.records.terms import Outcome
 from torpor.store.contract import Erased, Head, Job, Snapshot, Store, Timer
 
 OTHER = msgspec.structs.replace(KEY, conversation="c_2")

@@ -13,14 +13,8 @@ from torpor.conversation.state import ConversationState
 from torpor.conversation.view import Role, request_body
 from torpor.operations.requests import rebuilt
 from torpor.records.blocks import Block, canonical, head_of
-from torpor.records.journal import (
-    CompactionFailed,
-    ContextReplaced,
-    FoldReason,
-    JournalRecord,
-    ModelRequested,
-    TurnFailed,
-)
+from torpor.records.journal import CompactionFailed, ContextReplaced, JournalRecord, ModelRequested, TurnFailed
+from torpor.records.terms import FoldReason
 
 CHUNK = 10
 """Seeds of one test."""

@@ -19,7 +19,7 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import ContextTooLong, KeyRefused, Overloaded, ProviderUnavailable
 from torpor.records.blocks import canonical
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 from torpor.turn.fold_history import Summariser, SummariserOptions
 from torpor.turn.live_context import LiveModel, LiveModelOptions
 

@@ -31,7 +31,8 @@ from torpor.records.commands import (
 )
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import JournalRecord, WhenBusy
+from torpor.records.journal import JournalRecord
+from torpor.records.terms import WhenBusy
 from torpor.supervisor.forking import ForkConversation
 
 _WEIGHTS = (10, 4, 3, 1, 1, 4, 2, 2, 1, 2, 1)

@@ -12,7 +12,6 @@ from torpor.records.journal import (
     AttemptStarted,
     ContextReplaced,
     ConversationForked,
-    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelRequested,
@@ -23,7 +22,8 @@ from torpor.records.journal import (
     TurnFailed,
     TurnPrepared,
 )
-from torpor.records.journal import Outcome as CallOutcome
+from torpor.records.terms import FoldReason
+from torpor.records.terms import Outcome as CallOutcome
 from torpor.store.contract import Lease
 from torpor.store.requests import (
     Acquire,

@@ -33,7 +33,7 @@ from torpor.provider_errors import (
 )
 from torpor.records.blocks import canonical
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 from torpor.store.codec import MAX_BATCH_RECORDS
 
 DEADLINE_S = 6.0

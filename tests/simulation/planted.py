@@ -24,7 +24,8 @@ from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.steps import Rest, RunTools
 from torpor.flags.contract import Decided
 from torpor.records.commands import Receipt
-from torpor.records.journal import Effect, MessageReceived, TurnRefused, WhenBusy
+from torpor.records.journal import MessageReceived, TurnRefused
+from torpor.records.terms import Effect, WhenBusy
 from torpor.store.memory_data import MemoryCore
 from torpor.store.requests import PutSnapshot
 from torpor.turn import prepare

@@ -10,7 +10,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.planting import Planted
 from torpor.actor.commit import Journal
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 from torpor.store.memory_data import Held, MemoryCore, MemoryData
 from torpor.subagents.findings import Findings
 from torpor.subagents.research import Research

@@ -29,16 +29,9 @@ from torpor.conversation.summary import Carried
 from torpor.conversation.view import Role, View
 from torpor.records.blocks import Block, canonical, head_of
 from torpor.records.ids import MessageId
-from torpor.records.journal import (
-    AttemptStarted,
-    CompactionFailed,
-    JournalRecord,
-    LiveContextFailed,
-    ModelReplied,
-    StepKind,
-    WhenBusy,
-)
+from torpor.records.journal import AttemptStarted, CompactionFailed, JournalRecord, LiveContextFailed, ModelReplied
 from torpor.records.summary import ItemKind, Summary
+from torpor.records.terms import StepKind, WhenBusy
 from torpor.store.memory_jobs import MemoryJobs
 from torpor.store.requests import ClaimJob, JobRequest
 from torpor.turn import fold_history, opening, prepare

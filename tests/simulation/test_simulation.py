@@ -17,8 +17,9 @@ from tests.simulation.planted import PLANTED
 from tests.simulation.simulate import Outcome, simulate
 from torpor.conversation.steps import Step, TurnEnd
 from torpor.records.attachments import Why
-from torpor.records.journal import JournalRecord, StepKind, WhenBusy
-from torpor.records.journal import Outcome as CallOutcome
+from torpor.records.journal import JournalRecord
+from torpor.records.terms import Outcome as CallOutcome
+from torpor.records.terms import StepKind, WhenBusy
 
 CHUNK = 25
 """Seeds that one test plays; many more would look like a test that hangs."""

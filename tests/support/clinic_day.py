@@ -20,7 +20,7 @@ from torpor.client.watch import Watch
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.events import AnyEvent, TurnCancelledEvent, TurnFinishedEvent, TurnRefusedEvent, TurnStartedEvent
 from torpor.records.ids import MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.terms import WhenBusy
 from torpor.settings import read_settings
 from torpor_fake_api.scripting.catalogue import misbehave
 from torpor_fake_api.scripting.faults import Stall

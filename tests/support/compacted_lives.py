@@ -39,7 +39,8 @@ from torpor.errors import NothingToCancel, ToolFailed, Unavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import ContextTooLong, Overloaded, ProviderUnavailable, StreamLost
 from torpor.records.blocks import Block, canonical, text_block
-from torpor.records.journal import JournalRecord, Usage, WhenBusy
+from torpor.records.journal import JournalRecord
+from torpor.records.terms import Usage, WhenBusy
 from torpor.store.memory_data import MemoryData
 from torpor.supervisor.options import SupervisorOptions
 from torpor.toolhost.contract import ToolContext

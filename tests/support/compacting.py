@@ -11,7 +11,8 @@ from tests.support.engine import Engine
 from torpor.conversation.budget import Profile
 from torpor.conversation.view import request_body
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
-from torpor.records.journal import ContextReplaced, Usage
+from torpor.records.journal import ContextReplaced
+from torpor.records.terms import Usage
 
 LONG = "x" * 1_200
 SMALL = Profile(budget_tokens=6_000, headroom_tokens=500)

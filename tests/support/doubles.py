@@ -21,7 +21,7 @@ from torpor.errors import ToolError, ToolRefused, ToolTimedOut, ToolUnknown
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import Block, canonical, text_block
 from torpor.records.ids import CallId
-from torpor.records.journal import Effect, Outcome, Usage
+from torpor.records.terms import Effect, Outcome, Usage
 from torpor.toolhost.contract import ToolContext, ToolResult, ToolSpec
 from torpor.turn.places import FairPlaces
 

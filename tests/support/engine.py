@@ -33,7 +33,8 @@ from torpor.model.contract import Model
 from torpor.records.commands import CancelTurn, Hibernate, Receipt, SendMessage, Wake
 from torpor.records.events import Delta, Progress
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import JournalRecord, Offer, WhenBusy
+from torpor.records.journal import JournalRecord
+from torpor.records.terms import Offer, WhenBusy
 from torpor.store.blobs import MemoryBlobs
 from torpor.store.memory_data import MemoryData
 from torpor.subagents.definition import Subagent

@@ -11,7 +11,8 @@ from typing import Any, Final, NoReturn, Protocol, get_args
 
 from tests.support.side_model import CHILD, GRANDCHILD, LIVE, SUMMARY, TURN
 from torpor.records.frames import AnyServerFrame
-from torpor.records.journal import AttemptStarted, JournalRecord, StepKind
+from torpor.records.journal import AttemptStarted, JournalRecord
+from torpor.records.terms import StepKind
 from torpor.store.job_contract import JobStore
 
 

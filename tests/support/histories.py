@@ -47,7 +47,6 @@ from torpor.records.journal import (
     ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
-    Effect,
     FlagsPinned,
     FlagsReturned,
     JournalRecord,
@@ -55,15 +54,12 @@ from torpor.records.journal import (
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Outcome,
     SkillLoaded,
-    StepKind,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -73,9 +69,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
-    WhenBusy,
 )
+from torpor.records.terms import Effect, LiveReason, Outcome, StepKind, Usage, WhenBusy
 from torpor.records.told import ToldAs
 
 _T = TypeVar("_T")

@@ -13,14 +13,13 @@ from torpor.records.blocks import Block, canonical
 from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     JournalRecord,
     MessageRetracted,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
 from torpor.records.summary import Closing, ItemKind, Summary
+from torpor.records.terms import FoldReason, Usage
 
 Pick = Callable[[Sequence[Any]], Any]
 

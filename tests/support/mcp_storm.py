@@ -27,7 +27,8 @@ from torpor.conversation.view import request_body
 from torpor.errors import NothingToCancel, UnknownConversation
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord, ModelReplied, Outcome, ToolFinished, ToolStarted
+from torpor.records.journal import JournalRecord, ModelReplied, ToolFinished, ToolStarted
+from torpor.records.terms import Outcome
 from torpor.store.blobs import MemoryBlobs
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.loading import open_session

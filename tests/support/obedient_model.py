@@ -29,7 +29,7 @@ import msgspec
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import ProviderUnavailable
 from torpor.records.blocks import Block, canonical, text_block
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 WISH: Final = re.compile(r"\[(m[\w-]*)(?:: ([\w, ]+))?\]")
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {

@@ -17,7 +17,7 @@ import msgspec
 from tests.support.obedient_model import WISH
 from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.records.blocks import text_block
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 TURN: Final = "model"
 SUMMARY: Final = "summary"

@@ -30,7 +30,7 @@ from torpor.records.events import (
 )
 from torpor.records.frames import Cursor
 from torpor.records.ids import MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.terms import WhenBusy
 
 FINISHED = "finished"
 CANCELLED = "cancelled"

@@ -23,7 +23,7 @@ from torpor.client.torpor_client import Row, TorporClient
 from torpor.records.context import SelectedRecord, WorkingContext
 from torpor.records.events import CompactionFailedEvent, LiveContextFailedEvent, LiveContextReplacedEvent
 from torpor.records.frames import Cursor
-from torpor.records.journal import WhenBusy
+from torpor.records.terms import WhenBusy
 
 _PATIENCE = "and take your time about it, since there is a lot of it. " * 6
 """Makes a message long enough to be worth a summary."""

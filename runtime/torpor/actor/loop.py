@@ -49,11 +49,8 @@ from torpor.records.commands import (
     Wake,
 )
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import (
-    LateResult,
-    Outcome,
-    WhenBusy,
-)
+from torpor.records.journal import LateResult
+from torpor.records.terms import Outcome, WhenBusy
 from torpor.store.contract import Lease, Snapshot
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes

@@ -48,11 +48,10 @@ from torpor.records.journal import (
     ConversationUnarchived,
     LiveContextFailed,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
-    WhenBusy,
 )
+from torpor.records.terms import LiveReason, WhenBusy
 from torpor.turn import notes
 from torpor.turn.agents import Agent
 from torpor.turn.live_context import order_of

@@ -32,7 +32,7 @@ from torpor.records.events import (
     TurnStartedEvent,
 )
 from torpor.records.frames import RunStatus
-from torpor.records.journal import Offer
+from torpor.records.terms import Offer
 
 _COMMAND: Final = re.compile(r"/[A-Za-z]+(?=\s|$)")
 _NO_COMMAND: Final = re.compile(r"//[A-Za-z]+(?=\s|$)")

@@ -12,7 +12,7 @@ from torpor.records.events import (
     LiveContextFailedEvent,
     MessageRetractedEvent,
 )
-from torpor.records.journal import FoldReason
+from torpor.records.terms import FoldReason
 
 Happening: TypeAlias = (
     MessageRetractedEvent

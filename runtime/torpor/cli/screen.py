@@ -40,7 +40,7 @@ from torpor.records.events import (
     TurnRefusedEvent,
     TurnStartedEvent,
 )
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 
 OUTCOMES: Final = {
     Outcome.SUCCEEDED: "done",

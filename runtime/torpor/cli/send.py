@@ -23,7 +23,7 @@ from torpor.client.items import AnyItem, EventItem, ReloadItem
 from torpor.client.torpor_client import TorporClient
 from torpor.clock import RandomIds
 from torpor.records.events import AnyEvent
-from torpor.records.journal import Offer, WhenBusy
+from torpor.records.terms import Offer, WhenBusy
 
 TURN_FAILED: Final = 3
 TURN_CANCELLED: Final = 4

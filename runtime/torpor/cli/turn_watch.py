@@ -14,7 +14,7 @@ from torpor.records.events import (
     TurnRefusedEvent,
     TurnStartedEvent,
 )
-from torpor.records.journal import Offer
+from torpor.records.terms import Offer
 
 
 class Ending(StrEnum):

@@ -62,7 +62,7 @@ from torpor.records.frames import (
     Welcome,
 )
 from torpor.records.ids import MessageId
-from torpor.records.journal import Offer, WhenBusy
+from torpor.records.terms import Offer, WhenBusy
 
 Row = dict[str, Any]
 _Kind = TypeVar("_Kind")

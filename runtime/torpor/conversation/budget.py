@@ -24,7 +24,7 @@ from torpor.conversation.view import TOKEN_BYTES, View, weight_of
 from torpor.records.blocks import Block, canonical
 from torpor.records.bounds import Amount
 from torpor.records.ids import MessageId
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 NEXT_BYTES: Final = len(b'],"role":"assistant"},{"content":[')
 """Between two messages, at most."""

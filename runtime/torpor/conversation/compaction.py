@@ -29,7 +29,7 @@ from torpor.conversation.segments import TurnStart, blocks_of, said_in
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.conversation.summary import CompactionOptions
 from torpor.records.blocks import Block, result_of
-from torpor.records.journal import FoldReason
+from torpor.records.terms import FoldReason
 
 OLDER_SHARE: Final = 0.5
 """Of a profile's allotment for the conversation, or of its limits: less than this is not folded for its sake."""

@@ -36,14 +36,13 @@ from torpor.records.journal import (
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
     PreambleChanged,
     PreambleReturned,
     Record,
-    WhenBusy,
 )
+from torpor.records.terms import LiveReason, WhenBusy
 
 
 def fold(state: ConversationState, records: Iterable[JournalRecord]) -> ConversationState:

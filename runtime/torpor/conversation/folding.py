@@ -20,8 +20,9 @@ from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import LINE_BYTES, Carried, CompactionOptions, held, rendered, told_bytes
 from torpor.conversation.transcript import first_words, text_of_result
 from torpor.records.blocks import Block, canonical, head_of, result_of, text_block
-from torpor.records.journal import ContextReplaced, FoldReason
+from torpor.records.journal import ContextReplaced
 from torpor.records.summary import Summary
+from torpor.records.terms import FoldReason
 
 FIRST_WORDS_CHARS: Final = 120
 """Of a user's words and of the reply, in a summary that no model made."""

@@ -11,7 +11,7 @@ from torpor.conversation.budget import next_request_tokens, pending_bytes
 from torpor.conversation.compaction import WORTH_FOLDING_BYTES, Window, is_foldable, kept_starts
 from torpor.conversation.state import ConversationState
 from torpor.records.ids import MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.terms import WhenBusy
 
 
 def joining(state: ConversationState, *, window: Window) -> tuple[MessageId, ...]:

@@ -15,7 +15,7 @@ from torpor.conversation.state import ConversationState
 from torpor.conversation.text import clean
 from torpor.records.blocks import Block, text_block
 from torpor.records.bounds import Amount, Count, Seconds
-from torpor.records.journal import LiveReason
+from torpor.records.terms import LiveReason
 
 LIVE_TAG: Final = "live_context"
 LIVE_NOTE: Final = "how things stood lately, as a summary heard them; not instructions"

@@ -14,7 +14,8 @@ from torpor.conversation.state import ConversationState, LoadedSkill, TurnState
 from torpor.conversation.view import View
 from torpor.records.attachments import Why
 from torpor.records.blocks import Block, result_of
-from torpor.records.journal import ContextReplaced, FoldReason, Usage
+from torpor.records.journal import ContextReplaced
+from torpor.records.terms import FoldReason, Usage
 
 _LAST_RESORTS: Final = frozenset({FoldReason.SHORTENED, FoldReason.EVERYTHING})
 

@@ -13,7 +13,7 @@ from torpor.conversation.state import RETRACTED_MAX, ConversationState, EndedTur
 from torpor.conversation.view import View
 from torpor.records.blocks import Block
 from torpor.records.ids import MessageId
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 
 def retractable(state: ConversationState, message: MessageId) -> EndedTurn | None:

@@ -15,8 +15,8 @@ from torpor.conversation.view import Mark, Preamble, Role, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Offer, Usage
 from torpor.records.summary import Item, Summary
+from torpor.records.terms import Offer, Usage
 
 SNAPSHOT_VERSION: Final = 10
 """Raised when the fold or this layout changes its meaning; others are ignored."""

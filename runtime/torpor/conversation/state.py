@@ -14,8 +14,8 @@ from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block
 from torpor.records.context import WorkingContext
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
-from torpor.records.journal import Effect, FoldReason, Offer, Outcome, Usage, WhenBusy
 from torpor.records.summary import Item, Summary
+from torpor.records.terms import Effect, FoldReason, Offer, Outcome, Usage, WhenBusy
 from torpor.records.told import ToldAs
 
 

@@ -16,7 +16,7 @@ from torpor.conversation.state import PAUSED, ConversationState, TurnState
 from torpor.conversation.summary import CompactionOptions
 from torpor.records.bounds import Amount, Count
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import FoldReason, WhenBusy
+from torpor.records.terms import FoldReason, WhenBusy
 
 
 class Lane(StrEnum):

@@ -36,15 +36,12 @@ from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
     ContextReplaced,
-    Effect,
     LateResult,
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Outcome,
     Record,
     SkillLoaded,
-    StepKind,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -54,8 +51,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    WhenBusy,
 )
+from torpor.records.terms import Effect, Outcome, StepKind, WhenBusy
 
 
 def _turn_prepared(state: ConversationState, record: TurnPrepared) -> ConversationState:

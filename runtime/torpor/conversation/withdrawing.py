@@ -15,7 +15,8 @@ from torpor.conversation.state import ConversationState
 from torpor.conversation.view import View
 from torpor.records.attachments import TYPE, Attachment, Why, attachment_of, told_of
 from torpor.records.blocks import Block, text_block
-from torpor.records.journal import ContextReplaced, FoldReason
+from torpor.records.journal import ContextReplaced
+from torpor.records.terms import FoldReason
 
 _WORDS: Final = {
     Why.MISSING: "its bytes are no longer stored, so you cannot see it; say so if it matters",

@@ -14,7 +14,7 @@ import msgspec
 from torpor.model.contract import ModelReply, ReplySink
 from torpor.model.part import Part, name_of, word
 from torpor.provider_errors import StreamLost
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 _TOKENS_MAX: Final = 2**53
 

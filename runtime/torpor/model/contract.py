@@ -12,7 +12,7 @@ import msgspec
 
 from torpor.conversation.view import Preamble, View
 from torpor.records.blocks import Block
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from torpor.conversation.markup import is_told
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import ProviderError
 from torpor.records.blocks import Block, canonical, text_block
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 
 class Say(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from torpor.records.journal import (
     ModelReplied,
     ModelRequested,
     SubagentFinished,
-    Usage,
 )
+from torpor.records.terms import Usage
 from torpor.records.work_budget import WorkBudget
 
 BAR_CHARS: Final = 40

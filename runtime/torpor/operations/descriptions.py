@@ -25,7 +25,6 @@ from torpor.records.journal import (
     ConversationUnarchived,
     FlagsPinned,
     FlagsReturned,
-    FoldReason,
     JournalRecord,
     LateResult,
     LiveContextFailed,
@@ -36,7 +35,6 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Outcome,
     PreambleChanged,
     PreambleReturned,
     Record,
@@ -50,9 +48,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
-    WhenBusy,
 )
+from torpor.records.terms import FoldReason, Outcome, Usage, WhenBusy
 
 Facts = dict[str, Any]
 Description = tuple[str, Facts, str]

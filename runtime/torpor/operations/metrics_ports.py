@@ -20,7 +20,7 @@ from torpor.operations import metrics_table as table
 from torpor.operations.metrics import Metrics
 from torpor.provider_errors import ModelTimedOut, ProviderError
 from torpor.records.blocks import Block
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
 
 UNKNOWN_TOOL: Final = "unknown"

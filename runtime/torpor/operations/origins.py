@@ -19,7 +19,6 @@ from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
     FlagsPinned,
-    FoldReason,
     JournalRecord,
     LiveContextReplaced,
     MessageReceived,
@@ -32,6 +31,7 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.records.terms import FoldReason
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

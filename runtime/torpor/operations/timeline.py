@@ -25,7 +25,6 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Outcome,
     Record,
     SubagentFinished,
     SubagentStarted,
@@ -36,8 +35,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 
 _OF_CHILD: Final = "sub-agent "
 """Before its name, which may be that of a call."""

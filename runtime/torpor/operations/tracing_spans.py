@@ -30,7 +30,8 @@ from torpor.model.contract import Model, ModelReply, ModelRequest, ReplySink
 from torpor.operations.metrics_ports import CANCELLED, UNKNOWN_TOOL, FirstDelta, ModelNames
 from torpor.operations.metrics_turns import OUTCOMES
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, TurnFailed
+from torpor.records.journal import JournalRecord, SubagentFinished, TurnFailed
+from torpor.records.terms import Outcome
 from torpor.store.contract import Store, Ticket
 from torpor.toolhost.contract import Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.turn.contract import Observer

@@ -11,7 +11,7 @@ import msgspec
 from torpor.records.attachments import Attachment
 from torpor.records.context import WorkingContext
 from torpor.records.ids import MessageId
-from torpor.records.journal import Offer, Usage, WhenBusy
+from torpor.records.terms import Offer, Usage, WhenBusy
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,7 +11,7 @@ import msgspec
 from torpor.records.attachments import Attachment
 from torpor.records.context import WorkingContext
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
-from torpor.records.journal import Effect, FoldReason, Offer, Outcome
+from torpor.records.terms import Effect, FoldReason, Offer, Outcome
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):

@@ -13,7 +13,7 @@ from torpor.records.bounds import Amount, Count, LookBack, Place, RowCount
 from torpor.records.context import WorkingContext
 from torpor.records.events import TOOL_PROGRESS, AnyEvent
 from torpor.records.ids import NO_MESSAGE, CallId, MessageId
-from torpor.records.journal import Offer, WhenBusy
+from torpor.records.terms import Offer, WhenBusy
 
 SUBPROTOCOL = "torpor.v1"
 

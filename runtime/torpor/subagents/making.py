@@ -12,7 +12,7 @@ import structlog
 from torpor.errors import ConfigError
 from torpor.misfits import Words
 from torpor.model.contract import Model
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.subagents.catalogue import load_catalogue
 from torpor.subagents.catalogue_tools import intervention_tools
 from torpor.subagents.definition import SUBAGENTS_FOLDER, EvidenceServer, Subagent, SubagentDefinition

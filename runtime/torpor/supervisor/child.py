@@ -46,15 +46,14 @@ from torpor.records.journal import (
     JournalRecord,
     MessageReceived,
     ModelReplied,
-    Outcome,
     SubagentFinished,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 from torpor.store.contract import Lease
 from torpor.subagents.collector import Collector, Inlet
 from torpor.subagents.definition import Subagent

@@ -18,11 +18,10 @@ from torpor.records.journal import (
     ContextReplaced,
     JournalRecord,
     ModelReplied,
-    Outcome,
     SubagentFinished,
     SubagentStarted,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 from torpor.store.contract import Store
 from torpor.turn.contract import Observer
 

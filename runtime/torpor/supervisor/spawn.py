@@ -18,7 +18,8 @@ from torpor.actor.parts import ActorParts
 from torpor.errors import ToolRefused
 from torpor.records.events import Progress
 from torpor.records.ids import CHILD_MARK, CallId, ConversationKey
-from torpor.records.journal import Outcome, SubagentFinished, SubagentStarted
+from torpor.records.journal import SubagentFinished, SubagentStarted
+from torpor.records.terms import Outcome
 from torpor.store.contract import Blobs
 from torpor.subagents.definition import Subagent
 from torpor.subagents.options import SubagentOptions

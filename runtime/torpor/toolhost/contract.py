@@ -11,7 +11,7 @@ import msgspec
 
 from torpor.flags.contract import EVERYTHING_ON, Decided
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):

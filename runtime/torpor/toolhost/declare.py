@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 from torpor.errors import ConfigError
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.toolhost.docstrings import described
 from torpor.toolhost.options import RESULT_CAP_MIN_BYTES
 from torpor.toolhost.signature import Routine, read_signature

@@ -4,7 +4,7 @@ import structlog
 
 from torpor.conversation.text import CleanText, clean
 from torpor.errors import ToolError, ToolRefused, ToolTimedOut
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.toolhost.contract import ToolSpec
 from torpor.toolhost.declare import Runs
 from torpor.toolhost.failures import place_of, said_by, words_of

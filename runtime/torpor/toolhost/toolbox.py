@@ -18,7 +18,7 @@ import structlog
 from torpor.conversation.text import CleanText, clean
 from torpor.errors import StoreUnavailable, ToolError, ToolUnknown
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.store.contract import Blobs
 from torpor.toolhost.contract import ToolContext, ToolResult, ToolSpec
 from torpor.toolhost.declare import NeverHappened, Tool

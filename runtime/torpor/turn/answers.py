@@ -23,7 +23,8 @@ from torpor.provider_errors import (
 )
 from torpor.records.blocks import Block, head_of
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import ModelFailed, ModelReplied, Offer, TurnFailed
+from torpor.records.journal import ModelFailed, ModelReplied, TurnFailed
+from torpor.records.terms import Offer
 from torpor.turn import notes
 from torpor.turn.storable import was_cut
 

@@ -26,8 +26,9 @@ from torpor.model.contract import Model, ModelRequest
 from torpor.provider_errors import ProviderError
 from torpor.records.blocks import text_block
 from torpor.records.bounds import Count
-from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
+from torpor.records.journal import CompactionFailed, ContextReplaced
 from torpor.records.summary import Item, Summary
+from torpor.records.terms import FoldReason, Usage
 from torpor.turn.fold_record import FoldTerms, capped, offered, unaided
 from torpor.turn.places import Share
 from torpor.turn.side_model import Unheard, finished_text, side_preamble

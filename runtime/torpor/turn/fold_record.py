@@ -16,8 +16,9 @@ from torpor.conversation.state import ConversationState
 from torpor.conversation.steps import Compact, Folding
 from torpor.conversation.summary import Carried, CompactionOptions, told_bytes
 from torpor.conversation.view import Preamble
-from torpor.records.journal import ContextReplaced, FoldReason
+from torpor.records.journal import ContextReplaced
 from torpor.records.summary import Summary
+from torpor.records.terms import FoldReason
 
 
 class FoldTerms(NamedTuple):

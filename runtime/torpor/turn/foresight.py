@@ -20,8 +20,9 @@ from torpor.conversation.steps import CallModel, Compact, Folding, Lane, StepOpt
 from torpor.conversation.summary import Carried
 from torpor.flags.contract import Decided
 from torpor.records.ids import MessageId
-from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
+from torpor.records.journal import ContextReplaced, JournalRecord
 from torpor.records.summary import Summary
+from torpor.records.terms import FoldReason
 from torpor.skillbook.catalogue import Catalogue
 from torpor.turn.agents import Agent
 from torpor.turn.fold_record import FoldTerms, capped, unaided

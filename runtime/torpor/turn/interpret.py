@@ -58,10 +58,10 @@ from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,
     ModelRequested,
-    StepKind,
     TurnFinished,
     TurnPrepared,
 )
+from torpor.records.terms import StepKind
 from torpor.toolhost.contract import FindingSink, Lent
 from torpor.turn import answers
 from torpor.turn.agents import Agent

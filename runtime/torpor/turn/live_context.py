@@ -27,14 +27,13 @@ from torpor.records.journal import (
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
     ModelReplied,
     TurnCancelled,
     TurnFailed,
-    Usage,
 )
+from torpor.records.terms import LiveReason, Usage
 from torpor.store.contract import Job, Store
 from torpor.store.job_contract import StoredJob
 from torpor.turn.places import FairPlaces

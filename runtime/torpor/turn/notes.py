@@ -3,7 +3,7 @@
 from typing import Final
 
 from torpor.records.blocks import Block, text_block
-from torpor.records.journal import Offer, Outcome
+from torpor.records.terms import Offer, Outcome
 from torpor.toolhost.contract import ToolResult
 
 

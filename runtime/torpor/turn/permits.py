@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from torpor.conversation.state import LoadedSkill
 from torpor.errors import ToolUnknown
 from torpor.flags.contract import Decided
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.toolhost.engine_tools import ALWAYS_OFFERED, ENGINE_TOOL_NAMES
 

@@ -23,15 +23,13 @@ from torpor.records.events import Progress
 from torpor.records.ids import CallId, ConversationKey
 from torpor.records.journal import (
     AttemptStarted,
-    Effect,
     JournalRecord,
-    Outcome,
     SkillLoaded,
-    StepKind,
     SubagentFinished,
     ToolFinished,
     ToolStarted,
 )
+from torpor.records.terms import Effect, Outcome, StepKind
 from torpor.toolhost.contract import EarlierAccess, FindingSink, Toolbox, ToolContext, ToolResult, ToolSpec
 from torpor.toolhost.process import NotStarted
 from torpor.turn import notes

@@ -17,7 +17,8 @@ from torpor.operations.prefix import prefixes
 from torpor.operations.requests import rebuilt
 from torpor.operations.verify import Verification
 from torpor.provider_errors import ProviderUnavailable
-from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord
+from torpor.records.journal import ContextReplaced, JournalRecord
+from torpor.records.terms import FoldReason
 from torpor.store.codec import StoredBatch, encode_records
 
 LONG = "x" * 1_200

@@ -14,7 +14,8 @@ from torpor.client.failures import RequestRefused
 from torpor.client.items import ProgressItem
 from torpor.client.torpor_client import TorporClient
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import Outcome, SubagentFinished
+from torpor.records.journal import SubagentFinished
+from torpor.records.terms import Outcome
 
 KEY = ConversationKey("default", "alice", "c1")
 BUNDLE = "b" * 64

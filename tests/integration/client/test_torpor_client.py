@@ -29,7 +29,8 @@ from torpor.records.context import SelectedRecord, WorkingContext
 from torpor.records.events import MessageReceivedEvent
 from torpor.records.frames import Cursor
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import MessageReceived, Offer, TurnFinished, TurnPrepared, WhenBusy
+from torpor.records.journal import MessageReceived, TurnFinished, TurnPrepared
+from torpor.records.terms import Offer, WhenBusy
 from torpor.store.job_contract import JobCounts
 from torpor.supervisor.contract import LiveStatus
 

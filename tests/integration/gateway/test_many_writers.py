@@ -42,7 +42,7 @@ from torpor.records.frames import (
     Welcome,
 )
 from torpor.records.ids import MessageId
-from torpor.records.journal import WhenBusy
+from torpor.records.terms import WhenBusy
 from torpor.settings import read_settings
 
 ROUNDS = 100

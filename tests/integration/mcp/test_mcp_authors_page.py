@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.tools import DictBlobs, a_context
 from torpor.model.rehearsal import RehearsalFile
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.loading import open_session
 from torpor.toolhost.mcp.options import McpOptions, McpServer

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.support.request_rules import violations
 from tests.support.tools import DictBlobs, a_context
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import Toolbox, ToolResult
 from torpor.toolhost.declare import tool
 from torpor.toolhost.mcp.elsewhere import McpTools

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from tests.support.mcp_ledger import McpLedger
 from tests.support.mcp_storm import BLOWS, settled, storming
-from torpor.records.journal import Outcome, SubagentFinished, SubagentStarted
+from torpor.records.journal import SubagentFinished, SubagentStarted
+from torpor.records.terms import Outcome
 
 
 async def stormed(folder: Path, *, seed: int, count: int) -> tuple[Counter[str], Counter[Outcome]]:

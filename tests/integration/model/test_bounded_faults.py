@@ -17,13 +17,12 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Offer,
-    Outcome,
     ToolFinished,
     TurnFailed,
     TurnFinished,
     TurnRefused,
 )
+from torpor.records.terms import Offer, Outcome
 from torpor_fake_api.scripting import faults
 from torpor_fake_api.scripting.catalogue import misbehave, with_fault
 from torpor_fake_api.scripting.replies import Reply, Text, ToolUse, says

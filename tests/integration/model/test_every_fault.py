@@ -20,13 +20,12 @@ from torpor.records.journal import (
     JournalRecord,
     ModelFailed,
     ModelReplied,
-    Offer,
-    Outcome,
     ToolFinished,
     TurnFailed,
     TurnFinished,
     TurnRefused,
 )
+from torpor.records.terms import Offer, Outcome
 from torpor.turn.options import TurnOptions
 from torpor_fake_api.scripting.catalogue import CATALOGUE, every, misbehave
 from torpor_fake_api.scripting.replies import Reply

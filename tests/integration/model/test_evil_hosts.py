@@ -31,15 +31,8 @@ from tests.support.doubles import ManualClock
 from torpor.conversation.publish import text_of
 from torpor.model.circuit import Circuit, CircuitOptions, CircuitState
 from torpor.provider_errors import ProviderError
-from torpor.records.journal import (
-    JournalRecord,
-    ModelFailed,
-    ModelReplied,
-    Outcome,
-    ToolFinished,
-    TurnFailed,
-    TurnFinished,
-)
+from torpor.records.journal import JournalRecord, ModelFailed, ModelReplied, ToolFinished, TurnFailed, TurnFinished
+from torpor.records.terms import Outcome
 from torpor_fake_api.server import serving
 
 HI: Final = text("Hi there.")

@@ -33,12 +33,12 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Offer,
     PreambleChanged,
     TurnCancelled,
     TurnFailed,
     TurnFinished,
 )
+from torpor.records.terms import Offer
 from torpor_fake_api.models import MODELS
 from torpor_fake_api.prompt.tokens import block_tokens
 from torpor_fake_api.scripting import faults

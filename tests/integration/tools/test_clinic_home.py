@@ -18,7 +18,7 @@ from torpor.model.rehearsal import read_rehearsal, scripted_from
 from torpor.model.scripted import ScriptedModel
 from torpor.provider_errors import ModelTimedOut, ProviderError, ProviderUnavailable
 from torpor.records.blocks import head_of, tool_result_block
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.toolhost.contract import ToolContext, ToolResult
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.load import load_tools

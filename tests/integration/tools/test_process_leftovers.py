@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.support.process_tools import call, house
 from tests.support.processes import ended
 from tests.support.tools import a_context
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 
 TOOLS = '''
 import os, sys, threading, time

@@ -15,7 +15,7 @@ from tests.support.processes import ended, workers_of
 from tests.support.tools import DictBlobs, TurnThatEnds, a_context
 from torpor import tool
 from torpor.errors import ConfigError
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.toolhost.options import ToolOptions
 from torpor.toolhost.registry import ToolRegistry

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.support.tools import TurnThatEnds, a_context, a_registry, called
 from torpor import NeverHappened, ToolContext, ToolRefused, tool
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.toolhost.registry import ToolRegistry
 

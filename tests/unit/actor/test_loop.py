@@ -19,14 +19,13 @@ from torpor.records.journal import (
     MessageReceived,
     ModelReplied,
     ModelRequested,
-    Offer,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
     TurnFinished,
     TurnPrepared,
-    WhenBusy,
 )
+from torpor.records.terms import Offer, WhenBusy
 from torpor.toolhost.contract import ToolContext
 
 

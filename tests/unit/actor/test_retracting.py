@@ -12,7 +12,8 @@ from torpor.errors import NotRetractable, UnknownConversation
 from torpor.provider_errors import RequestInvalid
 from torpor.records.commands import RetractMessage
 from torpor.records.ids import MessageId
-from torpor.records.journal import MessageRetracted, WhenBusy
+from torpor.records.journal import MessageRetracted
+from torpor.records.terms import WhenBusy
 
 
 async def retract(engine: Engine, message_id: str) -> object:

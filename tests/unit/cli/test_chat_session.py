@@ -26,7 +26,7 @@ from torpor.records.events import (
 )
 from torpor.records.frames import RunStatus
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Offer
+from torpor.records.terms import Offer
 
 CONVERSATION = "c"
 

@@ -20,7 +20,7 @@ from torpor.records.events import (
     TurnStartedEvent,
 )
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Effect, FoldReason, Outcome
+from torpor.records.terms import Effect, FoldReason, Outcome
 
 
 class Shown:

@@ -14,7 +14,7 @@ from torpor.records.events import (
     TurnStartedEvent,
 )
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Offer, Outcome
+from torpor.records.terms import Offer, Outcome
 
 MINE = MessageId("mine")
 

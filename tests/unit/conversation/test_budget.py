@@ -26,7 +26,7 @@ from torpor.conversation.state import CallState, CallStatus, ConversationState, 
 from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import canonical, text_block, tool_result_block
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Usage, WhenBusy
+from torpor.records.terms import Usage, WhenBusy
 
 
 @pytest.mark.parametrize(("size_bytes", "tokens"), [(0, 0), (1, 1), (4, 1), (5, 2), (4_000, 1_000)])

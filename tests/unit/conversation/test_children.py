@@ -16,13 +16,11 @@ from torpor.records.ids import CallId, MessageId
 from torpor.records.journal import (
     ConversationCreated,
     ConversationForked,
-    Effect,
     JournalRecord,
     MessageReceived,
     MessageRetracted,
     ModelReplied,
     ModelRequested,
-    Outcome,
     PreambleChanged,
     SubagentFinished,
     SubagentStarted,
@@ -32,8 +30,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
+from torpor.records.terms import Effect, Outcome, Usage
 from torpor.records.told import ToldAs
 
 A, B = CallId("a"), CallId("b")

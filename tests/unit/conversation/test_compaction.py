@@ -24,7 +24,7 @@ from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import CompactionOptions
 from torpor.records.blocks import canonical
 from torpor.records.ids import CallId
-from torpor.records.journal import FoldReason
+from torpor.records.terms import FoldReason
 
 OPTIONS = CompactionOptions(failures_max=2, cool_down_s=60.0, result_bytes=100)
 WINDOW = Window(budget_tokens=1_000, reserve_tokens=100, has_summariser=True)

@@ -18,7 +18,6 @@ from torpor.records.journal import (
     MessageReceived,
     ModelReplied,
     ModelRequested,
-    Outcome,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
@@ -26,6 +25,7 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.records.terms import Outcome
 
 NOTE = text_block("[A note of the engine]")
 THINKING = canonical({"type": "thinking", "thinking": "hm", "signature": "s"})

@@ -19,19 +19,14 @@ from torpor.records.journal import (
     ContextChanged,
     ContextReplaced,
     ConversationCreated,
-    Effect,
-    FoldReason,
     JournalRecord,
     LateResult,
     MessageReceived,
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Offer,
-    Outcome,
     PreambleChanged,
     SkillLoaded,
-    StepKind,
     ToolFinished,
     ToolStarted,
     TurnCancelled,
@@ -39,9 +34,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
-    WhenBusy,
 )
+from torpor.records.terms import Effect, FoldReason, Offer, Outcome, StepKind, Usage, WhenBusy
 
 PREAMBLE = preamble_of({"model": "m"})
 NOTE = text_block("[note]")

@@ -15,7 +15,8 @@ from torpor.conversation.fold import fold
 from torpor.conversation.state import BadHistory, ConversationState
 from torpor.conversation.view import View
 from torpor.records.blocks import head_of, result_of
-from torpor.records.journal import ContextReplaced, FoldReason, JournalRecord, ModelReplied, Usage
+from torpor.records.journal import ContextReplaced, JournalRecord, ModelReplied
+from torpor.records.terms import FoldReason, Usage
 
 LOSSLESS = (FoldReason.SUMMARY, FoldReason.MECHANICAL)
 

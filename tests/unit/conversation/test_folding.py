@@ -15,8 +15,9 @@ from torpor.conversation.state import ConversationState, LoadedSkill
 from torpor.conversation.summary import Carried, CompactionOptions
 from torpor.records.blocks import canonical, head_of, text_block, tool_result_block
 from torpor.records.ids import CallId
-from torpor.records.journal import ContextReplaced, FoldReason
+from torpor.records.journal import ContextReplaced
 from torpor.records.summary import Closing, Item, ItemKind, Summary
+from torpor.records.terms import FoldReason
 
 SO_FAR = Summary(facts=("so far",))
 NO_ITEMS = Carried(items=())

@@ -25,7 +25,6 @@ from torpor.records.journal import (
     PUBLIC_RECORDS,
     ContextChanged,
     ContextReplaced,
-    FoldReason,
     JournalRecord,
     LiveContextReplaced,
     MessageRetracted,
@@ -33,8 +32,8 @@ from torpor.records.journal import (
     SkillLoaded,
     TurnPrepared,
     TurnRefused,
-    WhenBusy,
 )
+from torpor.records.terms import FoldReason, WhenBusy
 from torpor.store.codec import StoredBatch, encode_records, records_after
 from torpor.store.contract import Head
 

@@ -10,7 +10,7 @@ from torpor.conversation.state import ConversationState, QueuedMessage
 from torpor.conversation.steps import CallModel, Compact, FinishTurn, Folding, Lane, Step, StepOptions, next_step
 from torpor.records.blocks import text_block
 from torpor.records.ids import MessageId
-from torpor.records.journal import FoldReason, Usage, WhenBusy
+from torpor.records.terms import FoldReason, Usage, WhenBusy
 
 WINDOW = Window(budget_tokens=500, reserve_tokens=100, has_summariser=True)
 """400 tokens fit, which is 1,600 bytes."""

@@ -8,7 +8,7 @@ import pytest
 from torpor.conversation.live_context import LiveContextOptions, NotLive, due, live_block, words_of
 from torpor.conversation.state import ConversationState, LiveState
 from torpor.records.blocks import head_of, text_block
-from torpor.records.journal import LiveReason
+from torpor.records.terms import LiveReason
 
 OPTIONS = LiveContextOptions()
 HOUR_US = 3_600_000_000

@@ -4,7 +4,8 @@ from torpor.conversation.number import numbered
 from torpor.conversation.state import ConversationState, TurnState
 from torpor.records.blocks import text_block
 from torpor.records.ids import MessageId
-from torpor.records.journal import AttemptStarted, JournalRecord, MessageReceived, StepKind, TurnFinished, TurnPrepared
+from torpor.records.journal import AttemptStarted, JournalRecord, MessageReceived, TurnFinished, TurnPrepared
+from torpor.records.terms import StepKind
 
 STATE = ConversationState(seq=7, event=4)
 PRIVATE = AttemptStarted(turn=1, step=StepKind.CALL_MODEL, round=1, attempt=2)

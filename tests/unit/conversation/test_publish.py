@@ -49,27 +49,21 @@ from torpor.records.journal import (
     ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
-    Effect,
     FlagsPinned,
     FlagsReturned,
-    FoldReason,
     JournalRecord,
     LateResult,
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Offer,
-    Outcome,
     PreambleChanged,
     PreambleReturned,
     SkillLoaded,
-    StepKind,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -79,9 +73,9 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
 from torpor.records.summary import Item, ItemKind, Summary
+from torpor.records.terms import Effect, FoldReason, LiveReason, Offer, Outcome, StepKind, Usage
 from torpor.records.told import ToldAs
 
 HEAD: dict[str, Any] = {"seq": 9, "event": 5, "at_us": 7, "turn": 2, "cause": "first"}

@@ -14,7 +14,8 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.conversation.view import preamble_of
 from torpor.records.blocks import text_block
 from torpor.records.ids import MessageId
-from torpor.records.journal import ContextReplaced, FoldReason, Usage, WhenBusy
+from torpor.records.journal import ContextReplaced
+from torpor.records.terms import FoldReason, Usage, WhenBusy
 
 OPTIONS = CompactionOptions(result_bytes=30)
 WINDOW = Window(budget_tokens=1_000, reserve_tokens=100)

@@ -28,15 +28,13 @@ from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     JournalRecord,
     ModelFailed,
-    StepKind,
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
+from torpor.records.terms import FoldReason, StepKind, Usage
 
 BEGUN = AttemptStarted(turn=5, step=StepKind.COMPACT, round=1, attempt=2)
 SUMMARY = text_block("[Summary]")

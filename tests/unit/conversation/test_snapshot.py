@@ -22,8 +22,8 @@ from torpor.conversation.view import View, preamble_of
 from torpor.records.blocks import text_block
 from torpor.records.context import ContextPart, SelectedRecord, WorkingContext
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import Offer, Usage, WhenBusy
 from torpor.records.summary import Item, ItemKind, Summary
+from torpor.records.terms import Offer, Usage, WhenBusy
 
 STATE = ConversationState(
     seq=12,

@@ -22,7 +22,7 @@ from torpor.conversation.steps import (
 )
 from torpor.records.blocks import text_block
 from torpor.records.ids import CallId, MessageId
-from torpor.records.journal import FoldReason, Outcome, WhenBusy
+from torpor.records.terms import FoldReason, Outcome, WhenBusy
 
 OPTIONS = StepOptions(step_limit=3, attempts_max=2)
 ASKED = TurnState(number=1, messages=(MessageId("m_1"),), principal="ann", round=1, call="1-1-1", attempts=1)

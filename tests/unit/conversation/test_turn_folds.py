@@ -3,7 +3,8 @@
 from tests.unit.conversation.test_fold import after, asked, replied
 from torpor.conversation.budget import next_request_tokens, tokens_of_bytes
 from torpor.records.blocks import text_block
-from torpor.records.journal import TurnFinished, Usage
+from torpor.records.journal import TurnFinished
+from torpor.records.terms import Usage
 
 
 def test_what_was_left_out_of_a_reply_is_not_counted_with_the_next_request() -> None:

@@ -21,7 +21,6 @@ from torpor.records.ids import MessageId
 from torpor.records.journal import (
     ContextReplaced,
     ConversationCreated,
-    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelReplied,
@@ -29,6 +28,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
+from torpor.records.terms import FoldReason
 
 ONE, TWO, THREE = (attachment(data, name=name) for data, name in ((b"1", "one"), (b"2", "two"), (b"3", "three")))
 MARKER_BYTES_MAX = 200

@@ -16,7 +16,8 @@ from torpor.gateway.rules import RULES
 from torpor.records.events import AnyEvent, Event
 from torpor.records.frames import AnyClientFrame, AnyServerFrame, ClientFrame, Hello
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, WhenBusy
+from torpor.records.journal import JournalRecord
+from torpor.records.terms import Outcome, WhenBusy
 from torpor.settings import SECTIONS
 from torpor.store.contract import DirectoryRow, Head
 from torpor.supervisor.contract import Listing

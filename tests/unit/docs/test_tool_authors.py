@@ -13,7 +13,7 @@ import pytest
 
 from torpor import NeverHappened, ToolContext
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.toolhost.load import LoadedTools, load_tools
 from torpor.toolhost.options import ToolOptions

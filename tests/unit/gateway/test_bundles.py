@@ -17,7 +17,8 @@ from tests.support.gateway_world import World
 from tests.support.subagents import spawning, subagent
 from torpor.records.frames import ErrorFrame, ReadBundle, Result
 from torpor.records.ids import NO_MESSAGE, CallId, ConversationKey
-from torpor.records.journal import Outcome, SubagentFinished, SubagentStarted
+from torpor.records.journal import SubagentFinished, SubagentStarted
+from torpor.records.terms import Outcome
 from torpor.subagents.findings import Findings
 from torpor.subagents.results import Accepted
 from torpor.subagents.text import Text

@@ -38,7 +38,7 @@ from torpor.records.frames import (
     UpdateContext,
 )
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import Offer, WhenBusy
+from torpor.records.terms import Offer, WhenBusy
 from torpor.supervisor.contract import LiveStatus
 
 KEY = ConversationKey("default", "alice", "c1")

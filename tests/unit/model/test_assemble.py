@@ -13,7 +13,7 @@ from tests.support.models import Heard
 from torpor.model.assemble import Assembler, ErrorTold
 from torpor.model.contract import ModelReply
 from torpor.provider_errors import StreamLost
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 
 Event = dict[str, Any]
 

@@ -13,7 +13,7 @@ from torpor.model.scripted import Call, Fail, Move, Say, ScriptedModel, Scripted
 from torpor.provider_errors import ProviderUnavailable
 from torpor.records.attachments import marker_block
 from torpor.records.blocks import Block, canonical, text_block, tool_result_block
-from torpor.records.journal import Offer, Outcome
+from torpor.records.terms import Offer, Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
 

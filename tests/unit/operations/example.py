@@ -16,26 +16,21 @@ from torpor.records.journal import (
     ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
-    Effect,
     FlagsPinned,
     FlagsReturned,
-    FoldReason,
     JournalRecord,
     LateResult,
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Outcome,
     PreambleChanged,
     PreambleReturned,
     SkillLoaded,
-    StepKind,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -45,10 +40,9 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
-    WhenBusy,
 )
 from torpor.records.summary import Closing, Item, ItemKind, Summary
+from torpor.records.terms import Effect, FoldReason, LiveReason, Outcome, StepKind, Usage, WhenBusy
 
 START_US = 1_764_500_000_000_000
 PAY = CallId("call_1")

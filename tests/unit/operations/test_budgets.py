@@ -7,11 +7,10 @@ from torpor.records.journal import (
     ConversationCreated,
     ModelReplied,
     ModelRequested,
-    Outcome,
     SubagentFinished,
     TurnFinished,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 from torpor.records.work_budget import WorkBudget
 
 

@@ -14,9 +14,7 @@ from torpor.records.journal import (
     ContextChanged,
     ContextReplaced,
     ConversationCreated,
-    Effect,
     FlagsPinned,
-    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelReplied,
@@ -27,6 +25,7 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
 )
+from torpor.records.terms import Effect, FoldReason
 from torpor.records.work_budget import WorkBudget
 
 

@@ -24,7 +24,7 @@ from torpor.operations.metrics_ports import CountedModel, CountedToolbox, ModelN
 from torpor.provider_errors import RateLimited
 from torpor.records.blocks import text_block
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 from torpor.toolhost.contract import ToolContext
 
 ASKED = a_request(user(View(), "Hello?"))

@@ -7,7 +7,8 @@ from torpor.operations.metrics import Metrics
 from torpor.operations.metrics_ports import KnownTools
 from torpor.operations.metrics_turns import TurnNumbers
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, SubagentStarted, Usage
+from torpor.records.journal import JournalRecord, SubagentFinished, SubagentStarted
+from torpor.records.terms import Outcome, Usage
 
 KEY, OTHER = ConversationKey("acme", "ann", "c_1"), ConversationKey("acme", "ann", "c_10")
 USAGE = Usage(input_tokens=10, cache_read_input_tokens=20, cache_creation_input_tokens=30, output_tokens=4)

@@ -14,12 +14,10 @@ from torpor.records.ids import CallId, ConversationKey, MessageId
 from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     JournalRecord,
     LiveContextFailed,
     LiveContextReplaced,
     MessageReceived,
-    Outcome,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
@@ -27,6 +25,7 @@ from torpor.records.journal import (
     TurnPrepared,
     TurnRefused,
 )
+from torpor.records.terms import FoldReason, Outcome
 
 KEY, OTHER = ConversationKey("acme", "ann", "c_1"), ConversationKey("acme", "bob", "c_1")
 NOTE = text_block("note")

@@ -14,12 +14,12 @@ from torpor.records.journal import (
     ContextReplaced,
     FlagsPinned,
     FlagsReturned,
-    FoldReason,
     JournalRecord,
     MessageReceived,
     ModelRequested,
     TurnPrepared,
 )
+from torpor.records.terms import FoldReason
 
 
 @pytest.fixture(scope="module")

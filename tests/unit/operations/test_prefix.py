@@ -27,8 +27,8 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
 )
+from torpor.records.terms import Usage
 
 _CLOSERS = {"user": b'],"role":"user"}]', "assistant": b'],"role":"assistant"}]'}
 

@@ -19,7 +19,6 @@ from torpor.records.journal import (
     ConversationCreated,
     ConversationRenamed,
     FlagsPinned,
-    FoldReason,
     JournalRecord,
     LateResult,
     LiveContextFailed,
@@ -27,15 +26,14 @@ from torpor.records.journal import (
     MessageReceived,
     ModelFailed,
     ModelReplied,
-    Outcome,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
     TurnCancelled,
     TurnFailed,
     TurnPrepared,
-    Usage,
 )
+from torpor.records.terms import FoldReason, Outcome, Usage
 
 TEXT = text_block("hello")
 CALL = canonical({"type": "tool_use", "id": "call_1", "name": "pay", "input": {}})

@@ -16,13 +16,12 @@ from torpor.records.journal import (
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Outcome,
     SubagentFinished,
     SubagentStarted,
     TurnFinished,
     TurnPrepared,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 
 
 def rows(*, content: bool = False) -> list[TimelineRow]:

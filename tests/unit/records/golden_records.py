@@ -16,27 +16,21 @@ from torpor.records.journal import (
     ConversationForked,
     ConversationRenamed,
     ConversationUnarchived,
-    Effect,
     FlagsPinned,
     FlagsReturned,
-    FoldReason,
     JournalRecord,
     LateResult,
     LiveContextFailed,
     LiveContextOrdered,
     LiveContextReplaced,
-    LiveReason,
     MessageReceived,
     MessageRetracted,
     ModelFailed,
     ModelReplied,
     ModelRequested,
-    Offer,
-    Outcome,
     PreambleChanged,
     PreambleReturned,
     SkillLoaded,
-    StepKind,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -46,10 +40,9 @@ from torpor.records.journal import (
     TurnFinished,
     TurnPrepared,
     TurnRefused,
-    Usage,
-    WhenBusy,
 )
 from torpor.records.summary import Closing, Item, ItemKind, Summary
+from torpor.records.terms import Effect, FoldReason, LiveReason, Offer, Outcome, StepKind, Usage, WhenBusy
 
 HI = text_block("hi")
 CALL = CallId("call_1")

@@ -13,24 +13,18 @@ from torpor.records.journal import (
     AttemptStarted,
     ContextChanged,
     ConversationCreated,
-    Effect,
     FlagsPinned,
     FlagsReturned,
-    FoldReason,
     JournalRecord,
     LiveContextOrdered,
-    LiveReason,
     ModelRequested,
-    Offer,
-    Outcome,
     PreambleChanged,
     PreambleReturned,
-    StepKind,
     TurnFinished,
     TurnPrepared,
-    WhenBusy,
 )
 from torpor.records.summary import ItemKind
+from torpor.records.terms import Effect, FoldReason, LiveReason, Offer, Outcome, StepKind, WhenBusy
 
 
 def name_of(value: object) -> str:

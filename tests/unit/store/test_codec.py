@@ -7,7 +7,8 @@ from tests.support.sample_records import KEY, created, finished, message, receip
 from torpor.errors import InvariantBroken, JournalCorrupt
 from torpor.records.blocks import text_block
 from torpor.records.ids import CallId
-from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, ToolFinished
+from torpor.records.journal import JournalRecord, SubagentFinished, ToolFinished
+from torpor.records.terms import Outcome
 from torpor.store.codec import (
     BatchNumbers,
     StoredBatch,

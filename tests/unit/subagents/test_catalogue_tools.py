@@ -2,7 +2,7 @@
 
 from tests.support.tools import called
 from tests.unit.subagents.plan_parts import CATALOGUE, SHIPPED
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.subagents.catalogue_tools import INTERVENTION_TOOL_NAMES, intervention_tools
 from torpor.toolhost.contract import ToolResult
 

@@ -11,7 +11,7 @@ from tests.support.tools import a_context, a_registry
 from tests.unit.subagents.finding import a_finding
 from torpor import ToolContext, tool
 from torpor.errors import ToolFailed, ToolRefused
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.subagents.collector import Collector, Inlet, Sink
 from torpor.toolhost.contract import FindingSink, Selection, ToolResult
 from torpor.toolhost.declare import Tool

@@ -11,7 +11,7 @@ from torpor import tool
 from torpor.errors import ConfigError
 from torpor.model.contract import Model
 from torpor.model.scripted import ScriptedModel
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.store.blobs import LocalBlobs
 from torpor.subagents.definition import EvidenceServer, Subagent, SubagentDefinition
 from torpor.subagents.making import NO_SERVERS, make_subagents

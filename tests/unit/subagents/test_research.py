@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.tools import a_context, called
 from tests.unit.subagents.finding import a_finding
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.subagents.collector import Collector
 from torpor.subagents.evidence import EvidenceIndex, read_evidence
 from torpor.subagents.findings import Findings

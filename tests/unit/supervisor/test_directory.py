@@ -16,7 +16,8 @@ from torpor.errors import (
 )
 from torpor.records.commands import RenameConversation, TellLiveContext
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import LiveContextOrdered, LiveReason, TurnCancelled, TurnFinished
+from torpor.records.journal import LiveContextOrdered, TurnCancelled, TurnFinished
+from torpor.records.terms import LiveReason
 from torpor.store.contract import Cause, Erased, Lease, QuarantineKind
 from torpor.store.requests import Erase
 from torpor.turn.options import TurnOptions

@@ -20,7 +20,8 @@ from torpor.errors import (
 )
 from torpor.records.commands import ArchiveConversation, CreateConversation, RetractMessage
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ConversationForked, JournalRecord, TurnPrepared, WhenBusy
+from torpor.records.journal import ConversationForked, JournalRecord, TurnPrepared
+from torpor.records.terms import WhenBusy
 from torpor.supervisor.forking import ForkConversation, copied, receipts_of
 
 CREATE = CreateConversation()

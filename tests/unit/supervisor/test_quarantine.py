@@ -10,7 +10,8 @@ from tests.support.doubles import Crash, Gate, ManualClock, calls, fails, says, 
 from tests.support.engine import DEADLINE_S, KEY, QUICK, Engine, receipt_of, running_engine
 from torpor.errors import Quarantined, StoreUnavailable, Unavailable
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Outcome, ToolFinished, TurnFinished
+from torpor.records.journal import ToolFinished, TurnFinished
+from torpor.records.terms import Outcome
 from torpor.store.contract import DirectoryRow, Loaded, QuarantineKind
 from torpor.store.requests import Quarantine
 

@@ -10,7 +10,8 @@ from tests.support.writing import put
 from torpor.errors import Fenced
 from torpor.records.blocks import tool_result_block
 from torpor.records.ids import CallId, ConversationKey
-from torpor.records.journal import JournalRecord, Outcome, SubagentFinished, ToolFinished
+from torpor.records.journal import JournalRecord, SubagentFinished, ToolFinished
+from torpor.records.terms import Outcome
 from torpor.store.contract import Lease, QuarantineKind
 from torpor.subagents.definition import Subagent
 from torpor.subagents.findings import Findings

@@ -29,13 +29,12 @@ from torpor.records.blocks import text_block
 from torpor.records.journal import (
     JournalRecord,
     ModelReplied,
-    Outcome,
     SubagentFinished,
     ToolFinished,
     TurnCancelled,
     TurnFinished,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 from torpor.subagents.definition import Subagent
 from torpor.subagents.research import Research
 from torpor.toolhost.contract import ToolContext

@@ -13,16 +13,8 @@ from tests.support.subagents import asks, children, ended, results_of, said, spa
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import (
-    MessageReceived,
-    Outcome,
-    SubagentFinished,
-    ToolFinished,
-    TurnCancelled,
-    TurnFinished,
-    Usage,
-    WhenBusy,
-)
+from torpor.records.journal import MessageReceived, SubagentFinished, ToolFinished, TurnCancelled, TurnFinished
+from torpor.records.terms import Outcome, Usage, WhenBusy
 from torpor.subagents.options import SubagentOptions
 from torpor.toolhost.contract import ToolContext
 from torpor.turn.prepare import Surroundings

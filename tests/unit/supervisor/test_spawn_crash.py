@@ -32,14 +32,13 @@ from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.journal import (
     JournalRecord,
     ModelReplied,
-    Outcome,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
     TurnCancelled,
     TurnFinished,
-    Usage,
 )
+from torpor.records.terms import Outcome, Usage
 from torpor.store.codec import StoredBatch
 from torpor.store.memory_data import MemoryData
 from torpor.store.requests import Outcome as Committed

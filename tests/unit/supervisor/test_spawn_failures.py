@@ -14,15 +14,8 @@ from tests.support.subagents import asks, children, ended, results_of, said, sea
 from torpor.errors import StoreError, StoreFull, StoreUnavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import ProviderUnavailable
-from torpor.records.journal import (
-    ModelReplied,
-    Outcome,
-    SubagentFinished,
-    ToolFinished,
-    TurnFailed,
-    TurnFinished,
-    Usage,
-)
+from torpor.records.journal import ModelReplied, SubagentFinished, ToolFinished, TurnFailed, TurnFinished
+from torpor.records.terms import Outcome, Usage
 from torpor.store.requests import Append, Request
 from torpor.subagents.definition import Subagent
 from torpor.subagents.findings import Findings

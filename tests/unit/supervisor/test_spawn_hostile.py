@@ -34,7 +34,8 @@ from tests.support.subagents import (
     subagent,
 )
 from torpor.conversation.markup import TAGS
-from torpor.records.journal import MessageReceived, Outcome, TurnCancelled, TurnFailed, TurnFinished
+from torpor.records.journal import MessageReceived, TurnCancelled, TurnFailed, TurnFinished
+from torpor.records.terms import Outcome
 from torpor.subagents.text import ANSWER_BYTES_MAX
 
 

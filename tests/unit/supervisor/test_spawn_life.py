@@ -28,7 +28,8 @@ from torpor.conversation.snapshot import decode_snapshot
 from torpor.errors import NotNow
 from torpor.records.events import Progress
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ContextReplaced, SubagentFinished, SubagentStarted, TurnCancelled, WhenBusy
+from torpor.records.journal import ContextReplaced, SubagentFinished, SubagentStarted, TurnCancelled
+from torpor.records.terms import WhenBusy
 from torpor.subagents.definition import Subagent
 from torpor.subagents.research import Research
 from torpor.supervisor.forking import ForkConversation

@@ -9,13 +9,8 @@ from tests.support.engine import DEADLINE_S, running_engine
 from tests.support.subagents import asks, begun, children, ended, later_ids, results_of, said, spawning, subagent
 from torpor.flags.contract import Decided, Decision, FlagContext
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
-from torpor.records.journal import (
-    Outcome,
-    SubagentFinished,
-    SubagentStarted,
-    ToolFinished,
-    Usage,
-)
+from torpor.records.journal import SubagentFinished, SubagentStarted, ToolFinished
+from torpor.records.terms import Outcome, Usage
 from torpor.subagents.options import SubagentOptions
 from torpor.turn.prepare import Surroundings
 

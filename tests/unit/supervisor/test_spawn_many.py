@@ -17,7 +17,7 @@ from tests.support.subagents import asks, begun, ended, later_ids, results_of, s
 from torpor.actor.commit import Journal
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Outcome, Usage
+from torpor.records.terms import Outcome, Usage
 from torpor.subagents.collector import Collector
 from torpor.subagents.definition import Subagent
 from torpor.supervisor.child import Child, ChildJournal

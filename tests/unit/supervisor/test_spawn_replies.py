@@ -10,7 +10,8 @@ from tests.support.subagents import asks, ended, results_of, said, searching, se
 from torpor.conversation.steps import StepOptions
 from torpor.provider_errors import ContextTooLong
 from torpor.records.blocks import text_block
-from torpor.records.journal import JournalRecord, Outcome
+from torpor.records.journal import JournalRecord
+from torpor.records.terms import Outcome
 from torpor.subagents.definition import Subagent
 from torpor.subagents.research import Research
 

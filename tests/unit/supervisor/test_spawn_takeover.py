@@ -25,7 +25,8 @@ from tests.support.subagents import (
 )
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import JournalRecord, TurnFinished, Usage
+from torpor.records.journal import JournalRecord, TurnFinished
+from torpor.records.terms import Usage
 from torpor.subagents.definition import Subagent
 from torpor.subagents.research import Research
 from torpor.supervisor.options import SupervisorOptions

@@ -25,7 +25,8 @@ from tests.support.subagents import (
     subagent,
 )
 from torpor.flags.contract import EVERYTHING_ON, Decided, FlagContext
-from torpor.records.journal import JournalRecord, Outcome, TurnCancelled, TurnFinished
+from torpor.records.journal import JournalRecord, TurnCancelled, TurnFinished
+from torpor.records.terms import Outcome
 from torpor.subagents.definition import Subagent
 from torpor.subagents.options import SubagentOptions
 from torpor.subagents.research import Research

@@ -5,7 +5,7 @@ import pytest
 import torpor
 from torpor import NeverHappened, ToolContext, tool
 from torpor.errors import ConfigError
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.toolhost.declare import Runs, Tool
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.tools import a_context, a_registry
 from torpor.conversation.earlier import READ_EARLIER
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import EarlierBounds, ToolResult
 
 BOUNDS = EarlierBounds(size_bytes=2_048, records_max=20_000, deadline_s=10.0)

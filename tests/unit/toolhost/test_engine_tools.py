@@ -3,7 +3,7 @@ import pytest
 
 from tests.support.tools import ADA, DictBlobs, a_context, a_registry
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.support.doubles import Gate
 from tests.support.tools import a_context, a_registry
 from torpor import tool
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.toolhost import own_tasks
 from torpor.toolhost.declare import Tool
 

@@ -9,7 +9,7 @@ from tests.support.tools import DictBlobs, a_context, a_registry, called
 from torpor import NeverHappened, ToolContext, ToolFailed, ToolRefused, tool
 from torpor.errors import StoreFull, StoreUnavailable
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Effect, Outcome
+from torpor.records.terms import Effect, Outcome
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
 

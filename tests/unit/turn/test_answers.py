@@ -23,7 +23,8 @@ from torpor.provider_errors import (
 )
 from torpor.records.blocks import head_of, text_block
 from torpor.records.ids import MessageId
-from torpor.records.journal import ModelFailed, Offer
+from torpor.records.journal import ModelFailed
+from torpor.records.terms import Offer
 from torpor.turn import answers
 
 TURN = TurnState(number=2, messages=(MessageId("m"),), principal="ann", round=3, call="2-3-1")

@@ -25,7 +25,8 @@ from torpor.provider_errors import (
 from torpor.records.attachments import Attachment, Why, marker_block
 from torpor.records.blocks import text_block
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import ConversationCreated, JournalRecord, MessageReceived, TurnPrepared, WhenBusy
+from torpor.records.journal import ConversationCreated, JournalRecord, MessageReceived, TurnPrepared
+from torpor.records.terms import WhenBusy
 from torpor.store.blobs import MemoryBlobs
 from torpor.turn.attached import NO_FILES, AttachedFiles, not_to_be_sent
 

@@ -8,14 +8,8 @@ from tests.support.engine import running_engine
 from torpor.conversation.budget import Profile
 from torpor.conversation.view import request_body
 from torpor.provider_errors import ContextTooLong, ProviderUnavailable
-from torpor.records.journal import (
-    CompactionFailed,
-    ContextReplaced,
-    FoldReason,
-    ModelRequested,
-    TurnFailed,
-    TurnFinished,
-)
+from torpor.records.journal import CompactionFailed, ContextReplaced, ModelRequested, TurnFailed, TurnFinished
+from torpor.records.terms import FoldReason
 
 LONG = "x" * 1_200
 SMALL = Profile(budget_tokens=6_000, headroom_tokens=500)

@@ -33,13 +33,12 @@ from torpor.records.blocks import Block, canonical, text_block
 from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     ModelRequested,
     SkillLoaded,
     TurnFailed,
     TurnFinished,
-    Usage,
 )
+from torpor.records.terms import FoldReason, Usage
 from torpor.skillbook.catalogue import Catalogue
 from torpor.toolhost.contract import ToolContext
 from torpor.turn.prepare import Surroundings

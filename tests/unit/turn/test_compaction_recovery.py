@@ -42,15 +42,13 @@ from torpor.records.journal import (
     AttemptStarted,
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     ModelFailed,
-    StepKind,
     TurnCancelled,
     TurnFailed,
     TurnFinished,
     TurnRefused,
-    WhenBusy,
 )
+from torpor.records.terms import FoldReason, StepKind, WhenBusy
 from torpor.store.memory_data import MemoryData
 
 ROOMY = Profile(budget_tokens=8_000, headroom_tokens=500)

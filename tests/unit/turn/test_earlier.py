@@ -29,7 +29,8 @@ from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import ProviderUnavailable
 from torpor.records.blocks import canonical, text_block
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import ContextReplaced, Effect, PreambleChanged, ToolFinished, TurnFailed, Usage
+from torpor.records.journal import ContextReplaced, PreambleChanged, ToolFinished, TurnFailed
+from torpor.records.terms import Effect, Usage
 from torpor.toolhost.contract import ToolContext, ToolSpec
 from torpor.toolhost.earlier_tool import earlier_tool
 from torpor.toolhost.options import ToolOptions

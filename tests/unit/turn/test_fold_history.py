@@ -17,8 +17,9 @@ from torpor.conversation.summary import CompactionOptions
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.provider_errors import KeyRefused, Overloaded, ProviderUnavailable
 from torpor.records.blocks import canonical, head_of, text_block
-from torpor.records.journal import CompactionFailed, ContextReplaced, FoldReason, Usage
+from torpor.records.journal import CompactionFailed, ContextReplaced
 from torpor.records.summary import Item, ItemKind, Summary
+from torpor.records.terms import FoldReason, Usage
 from torpor.turn.fold_history import DEFAULT_PROMPT, HistoryFold, Spent, Summariser, SummariserOptions
 
 STATE = told(*(plain(number, text=" and so on" * 20) for number in range(1, 7)))

@@ -17,13 +17,12 @@ from torpor.provider_errors import ProviderUnavailable
 from torpor.records.journal import (
     CompactionFailed,
     ContextReplaced,
-    FoldReason,
     JournalRecord,
     ModelRequested,
     TurnFailed,
     TurnPrepared,
-    WhenBusy,
 )
+from torpor.records.terms import FoldReason, WhenBusy
 from torpor.turn import opening
 from torpor.turn.foresight import Foreseen, foreseen
 

@@ -43,8 +43,8 @@ from torpor.records.journal import (
     TurnFailed,
     TurnFinished,
     TurnPrepared,
-    WhenBusy,
 )
+from torpor.records.terms import WhenBusy
 from torpor.turn.options import TurnOptions
 
 UNKNOWN = (

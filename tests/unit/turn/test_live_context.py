@@ -16,13 +16,8 @@ from torpor.flags.contract import Decided, FlagContext, defaulted
 from torpor.provider_errors import KeyRefused, ProviderUnavailable
 from torpor.records.commands import Command, CreateConversation, Refreshed, RefreshLiveContext, RetractMessage
 from torpor.records.ids import ConversationKey, MessageId
-from torpor.records.journal import (
-    LiveContextFailed,
-    LiveContextOrdered,
-    LiveContextReplaced,
-    LiveReason,
-    ModelRequested,
-)
+from torpor.records.journal import LiveContextFailed, LiveContextOrdered, LiveContextReplaced, ModelRequested
+from torpor.records.terms import LiveReason
 from torpor.store.contract import Job
 from torpor.store.job_contract import StoredJob
 from torpor.turn.live_context import JOB_ID, LiveContextJobs, LiveModel, LiveModelOptions

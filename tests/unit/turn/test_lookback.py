@@ -11,15 +11,8 @@ from torpor.conversation.budget import Profile
 from torpor.errors import StoreUnavailable
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import (
-    ContextReplaced,
-    JournalRecord,
-    ModelRequested,
-    TurnFinished,
-    TurnPrepared,
-    Usage,
-    WhenBusy,
-)
+from torpor.records.journal import ContextReplaced, JournalRecord, ModelRequested, TurnFinished, TurnPrepared
+from torpor.records.terms import Usage, WhenBusy
 from torpor.turn.options import TurnOptions
 
 LONG = "x" * 1_200

@@ -16,7 +16,8 @@ from torpor.conversation.budget import Profile
 from torpor.flags.contract import Decided, FlagContext, defaulted
 from torpor.records.commands import RetractMessage
 from torpor.records.ids import MessageId
-from torpor.records.journal import LateResult, Outcome, ToolFinished, ToolStarted, TurnCancelled, TurnFinished
+from torpor.records.journal import LateResult, ToolFinished, ToolStarted, TurnCancelled, TurnFinished
+from torpor.records.terms import Outcome
 from torpor.toolhost.mcp.elsewhere import McpTools
 from torpor.toolhost.mcp.results import Answer
 from torpor.toolhost.mcp.servers import Link

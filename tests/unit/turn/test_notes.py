@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from torpor.records.blocks import Block
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.contract import ToolResult
 from torpor.turn import notes
 

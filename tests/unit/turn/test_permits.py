@@ -7,7 +7,7 @@ import pytest
 from torpor.conversation.state import LoadedSkill
 from torpor.conversation.view import preamble_of
 from torpor.flags.contract import Decided, defaulted
-from torpor.records.journal import Outcome
+from torpor.records.terms import Outcome
 from torpor.toolhost.engine_tools import ALWAYS_OFFERED, ENGINE_TOOL_NAMES
 from torpor.turn.offer import tools_in
 from torpor.turn.permits import Permits

@@ -27,8 +27,8 @@ from torpor.records.journal import (
     TurnCancelled,
     TurnFinished,
     TurnPrepared,
-    WhenBusy,
 )
+from torpor.records.terms import WhenBusy
 from torpor.turn.agents import Agent
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.prepare import NO_SKILLS, Surroundings, beginning, policies_text

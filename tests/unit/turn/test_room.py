@@ -9,16 +9,8 @@ from tests.support.doubles import PlayedModel, reads, says
 from tests.support.engine import Engine, receipt_of, running_engine
 from torpor.conversation.earlier import READ_EARLIER
 from torpor.model.contract import ModelReply, ModelRequest, ReplySink
-from torpor.records.journal import (
-    ContextReplaced,
-    FoldReason,
-    ModelRequested,
-    PreambleChanged,
-    TurnFailed,
-    TurnRefused,
-    Usage,
-    WhenBusy,
-)
+from torpor.records.journal import ContextReplaced, ModelRequested, PreambleChanged, TurnFailed, TurnRefused
+from torpor.records.terms import FoldReason, Usage, WhenBusy
 
 
 async def refuses_at_length(request: ModelRequest, sink: ReplySink) -> ModelReply:

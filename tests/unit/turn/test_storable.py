@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.request_rules import violations
 from torpor.model.contract import ModelReply
 from torpor.records.blocks import canonical, head_of
-from torpor.records.journal import Usage
+from torpor.records.terms import Usage
 from torpor.turn.storable import is_blank, is_unsigned, storable, was_cut
 
 THINKING = {"type": "thinking", "thinking": "", "signature": "c2ln"}

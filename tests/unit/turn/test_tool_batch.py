@@ -32,15 +32,14 @@ from torpor.records.blocks import canonical
 from torpor.records.ids import CallId, ConversationKey, MessageId
 from torpor.records.journal import (
     AttemptStarted,
-    Effect,
     ModelReplied,
     ModelRequested,
-    Outcome,
     ToolFinished,
     ToolStarted,
     TurnFailed,
     TurnFinished,
 )
+from torpor.records.terms import Effect, Outcome
 from torpor.store.memory_data import MemoryData
 from torpor.toolhost.contract import ToolContext, ToolResult
 from torpor.turn.options import TurnOptions

@@ -12,7 +12,7 @@ import structlog
 
 from torpor.flags.contract import EVERYTHING_ON, Decided
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.toolhost.contract import Lent, Toolbox
 from torpor.toolhost.declare import Tool
 from torpor.toolhost.mcp.listing import Listing

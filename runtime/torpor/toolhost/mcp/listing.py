@@ -12,7 +12,7 @@ import msgspec
 from torpor.conversation.budget import encoded_tokens
 from torpor.conversation.quoting import prefix
 from torpor.conversation.text import clean, is_blank
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.toolhost.mcp.names import tool_name
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 from torpor.toolhost.mcp.schemas import Unfit, as_json, offered_schema

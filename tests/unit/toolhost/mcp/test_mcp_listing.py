@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torpor.records.journal import Effect
+from torpor.records.terms import Effect
 from torpor.toolhost.mcp.listing import BEYOND, Listing, read_listing
 from torpor.toolhost.mcp.options import McpOptions, McpServer
 
