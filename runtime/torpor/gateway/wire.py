@@ -187,11 +187,11 @@ def job_named(path: str, *, by: Principal) -> tuple[ConversationKey, str]:
 
 
 class _Loose(msgspec.Struct, frozen=True):
-    """What names a request, in a frame that cannot be read as a whole."""
+    """What may name a request, in a frame that cannot be read as a whole."""
 
-    ref: str = ""
-    conversation: str = ""
-    message_id: str = ""
+    ref: Any = ""
+    conversation: Any = ""
+    message_id: Any = ""
 
 
 _LOOSE: Final = msgspec.json.Decoder(_Loose)
@@ -199,18 +199,30 @@ _LOOSE: Final = msgspec.json.Decoder(_Loose)
 
 def unreadable_frame(text: str, error: ClientError) -> ErrorFrame:
     """``error`` as the answer to ``text``, with whatever names the request in it."""
-    try:
-        loose = _LOOSE.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        loose = _Loose()
+    loose = _loosely(text)
+    ref, conversation, message_id = (
+        clean(name).text if isinstance(name, str) else "" for name in (loose.ref, loose.conversation, loose.message_id)
+    )
     return ErrorFrame(
         code=error.code,
         message=str(error),
         retry_after_s=error.retry_after_s,
-        ref=loose.ref,
-        conversation=loose.conversation,
-        message_id=loose.message_id,
+        ref=ref,
+        conversation=conversation,
+        message_id=message_id,
     )
+
+
+def _loosely(text: str) -> _Loose:
+    """What is no name, or half a character anywhere, costs no other name."""
+    try:
+        return _LOOSE.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(json.loads(text), _Loose)
+    except (ValueError, RecursionError):  # of either library
+        return _Loose()
 
 
 def unreadable_binary(message: bytes, error: ClientError) -> ErrorFrame:

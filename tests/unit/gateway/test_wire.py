@@ -192,3 +192,29 @@ def test_a_frame_that_cannot_be_read_is_answered_under_its_names(text: str, name
 def test_a_misspelt_part_of_a_context_is_refused(context: str, told: str) -> None:
     with pytest.raises(BadFrame, match=told):
         decode(f'{{"frame":"context.update","ref":"r","conversation":"c1","context":{context}}}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"frame":"send","ref":"7","conversation":"c1","message_id":"m1","text":"\ud83d","lookback":99}',
+        '{"frame":"send","ref":"7","conversation":"c1","message_id":"m1","text":"\ud83d","lookback":99}',
+    ],
+)
+def test_half_an_emoji_in_what_is_no_frame_leaves_the_answer_its_names(text: str) -> None:
+    frame = unreadable_frame(text, BadFrame("no"))
+
+    assert (frame.ref, frame.conversation, frame.message_id) == ("7", "c1", "m1")
+
+
+def test_a_name_of_the_wrong_kind_leaves_the_answer_the_others() -> None:
+    frame = unreadable_frame('{"frame":"send","ref":"7","conversation":5,"message_id":null}', BadFrame("no"))
+
+    assert (frame.ref, frame.conversation, frame.message_id) == ("7", "", "")
+
+
+def test_half_an_emoji_in_the_names_of_what_is_no_frame_is_replaced() -> None:
+    frame = unreadable_frame(r'{"frame":"dance","ref":"\ud83d","conversation":"c\ud83d"}', BadFrame("no"))
+
+    assert msgspec.json.encode(frame)
+    assert (frame.ref, frame.conversation) == ("\N{REPLACEMENT CHARACTER}", "c\N{REPLACEMENT CHARACTER}")
