@@ -40,6 +40,26 @@ system = "Speak slowly."
 kind = "scripted"
 rehearsal = "slow"
 """
+HOLDING = """
+[[rule]]
+[[rule.step]]
+call = [{ tool = "holds" }]
+[[rule.step]]
+say = "At last."
+"""
+HOLDS = '''
+import pathlib, time
+
+from torpor import tool
+
+
+@tool(effect="read")
+async def holds() -> str:
+    """Hold the event loop, which is a fault of this tool."""
+    pathlib.Path({held!r}).touch()
+    time.sleep(600)
+    return "at last"
+'''
 
 
 @pytest.fixture
@@ -148,6 +168,21 @@ def test_a_second_signal_ends_the_process_at_once_and_loses_nothing(torpor: Comm
         server.start()
         assert LONG.strip() in sending.end(code=0).stdout
     assert ends(torpor) == ["turn_finished"]
+
+
+def test_a_second_signal_also_ends_a_process_whose_event_loop_is_held(torpor: Command) -> None:
+    held = torpor.directory / "held"
+    (torpor.directory / "tools" / "holds.py").write_text(HOLDS.format(held=str(held)))
+    (torpor.directory / "config" / "rehearsals" / "slow.toml").write_text(HOLDING)
+    with torpor.serving() as server:
+        sending = torpor.sending("Hold everybody", "--conversation", "first", "--reconnect", "0.1")
+        until = time.monotonic() + DEADLINE_S
+        while not held.exists():
+            assert time.monotonic() < until, "the tool did not begin"
+            time.sleep(0.02)  # another process
+        server.tell(signal.SIGINT)  # of one kind, two that nobody took yet would be one
+        assert server.stop() == 137
+        sending.end(code=1)
 
 
 @pytest.mark.parametrize(

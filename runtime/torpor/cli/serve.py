@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import anyio
@@ -83,7 +84,7 @@ def command(
     _take_descriptors()
 
     async def serve() -> None:
-        stop = _Stop()
+        stop = _Stop(bound_s=_bound_s(settings, drain_s=settings.supervisor.stop_deadline_s))
         async with anyio.create_task_group() as tasks:
             await tasks.start(_watch_signals, stop)
             async with app.running(settings, data=folder, host=host, port=port) as running:
@@ -95,7 +96,7 @@ def command(
                     listens = settings.gateway.host if host is None else host
                     _announce(ready, settings, listens=listens, chat=_chat_command(ready, home=home, data=data))
                 await stop.wait(running.drain)
-                _end_in_time(settings, drain_s=running.drain.left_s())
+                stop.end_within(_bound_s(settings, drain_s=running.drain.left_s()))
                 if not as_json:
                     click.echo("stopping, running turns come to the end of a step first")
             tasks.cancel_scope.cancel()
@@ -121,16 +122,33 @@ def _run(serve: Callable[[], Awaitable[None]]) -> None:
 class _Stop:
     """Why a server ends: the first signal, or an operator's drain."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, bound_s: float) -> None:
+        """Args: bound_s: within which the event loop hears of a signal, or the process ends."""
+        self._bound_s: float | None = bound_s
         self._signal: signal.Signals | None = None
         self._came = anyio.Event()
 
-    def came(self, number: signal.Signals) -> None:
-        """A signal; the second one ends the process."""
+    def heard(self, number: int, _where: FrameType | None) -> None:
+        """A signal; the second one ends the process. Called between two lines of whatever runs, so that neither needs
+        an event loop that goes on: a tool may hold it, or a log that nobody reads."""
         if self._signal is not None:
             os._exit(_KILLED)
-        self._signal = number
+        self._signal = signal.Signals(number)
+        if self._bound_s is not None:
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(_KILLED))
+            signal.setitimer(signal.ITIMER_REAL, self._bound_s)
+
+    def came(self) -> None:
+        """The event loop has heard of it."""
         self._came.set()
+
+    def end_within(self, bound_s: float) -> None:
+        """A tool that cannot be stopped does not keep a stopping server: what was acknowledged is durable anyway."""
+        self._bound_s = None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        timer = threading.Timer(bound_s, os._exit, [_KILLED])
+        timer.daemon = True
+        timer.start()
 
     async def wait(self, drain: Drain) -> None:
         """Return once it is to end. Whoever sends SIGTERM starts servers as well, so that is told as a drain."""
@@ -149,17 +167,16 @@ class _Stop:
 
 async def _watch_signals(stop: _Stop, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop.heard)  # the loop hears of it as well, by the descriptor that wakes it
         task_status.started()
-        async for number in signals:
-            stop.came(number)
+        async for _ in signals:
+            stop.came()
 
 
-def _end_in_time(settings: Settings, *, drain_s: float) -> None:
-    """A tool that cannot be stopped does not keep a stopping server: what was acknowledged is durable anyway."""
-    bound_s = drain_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
-    timer = threading.Timer(bound_s, os._exit, [_KILLED])
-    timer.daemon = True
-    timer.start()
+def _bound_s(settings: Settings, *, drain_s: float) -> float:
+    """Of a server that ends, from the beginning of its drain on."""
+    return drain_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
 
 
 def _take_descriptors() -> None:
