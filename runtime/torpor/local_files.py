@@ -5,15 +5,18 @@ folder has mode 0700 and its files 0600 from their first byte on, whatever the u
 another name and then put in place, so that nobody reads half of one and a crash leaves the old one or the new one.
 """
 
+import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from torpor.errors import ConfigError
+from torpor.misfits import Words
 
 DATA_FOLDER: Final = ".torpor"
 """Name of the data folder inside an agent home."""
@@ -23,6 +26,9 @@ SECRET_BYTES: Final = 32
 _KEY_FILE: Final = "secret"
 _LOGIN_FILE: Final = "development_token"
 _ADDRESS_FILE: Final = "server.json"
+_WRITTEN: Final = (_KEY_FILE, _LOGIN_FILE, "lock", "torpor.db", "blobs", "uploads")
+"""What a start writes into where it stands already; other files are replaced."""
+_WRITABLE: Final = "one that this user may write in: make it so, or name another one with --data"
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,37 +46,96 @@ class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
 def make_data_folder(folder: Path) -> None:
     """Make ``folder`` and its parents; only its owner can read it afterwards.
 
-    Raises: ConfigError: something else stands there, it cannot be made, or it holds files of others.
+    Raises: ConfigError: something else stands there, it cannot be made or written, or it holds files of others.
     """
+    if problem := data_folder_problem(folder):
+        raise problem
     try:
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True)
             _put(folder / ".gitignore", b"*\n")  # homes are kept under git, secrets are not
-        _close_to_others(folder)
+        if _is_open(folder):
+            folder.chmod(0o700)
     except OSError as exc:
-        found = f"unusable ({(exc.strerror or 'unknown').lower()})"
-        expected = "a directory that this user may make and write in, or another one with --data"
-        raise ConfigError(str(folder), key="data folder", found=found, expected=expected) from exc
+        raise _unusable(folder, why=exc.strerror) from exc
 
 
-def _close_to_others(folder: Path) -> None:
-    """Closes what is empty or ours; a shared directory that somebody named by mistake is left as it is."""
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o077 == 0:
-        return
-    if any(folder.iterdir()) and not (folder / _KEY_FILE).is_file():
-        expected = "an empty directory, or mode 0700, so that nobody else's files are shut away"
-        raise ConfigError(str(folder), key="mode", found=f"{mode:04o}", expected=expected)
-    folder.chmod(0o700)
+def data_folder_problem(folder: Path) -> ConfigError | None:
+    """What stands in the way of a server with this data folder, as far as can be told without writing anything."""
+    try:
+        if not folder.exists():
+            return _unmakable(folder)
+        if not folder.is_dir():
+            return _unusable(folder, why=os.strerror(errno.EEXIST))
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            return _unusable(folder, why=_why_not(folder))
+        if _is_open(folder) and any(folder.iterdir()) and not (folder / _KEY_FILE).is_file():
+            # A shared directory that somebody named by mistake is left as it is.
+            expected = "an empty directory, or mode 0700, so that nobody else's files are shut away"
+            return ConfigError(str(folder), key="mode", found=Words(f"{_mode(folder):04o}"), expected=expected)
+        if _is_open(folder) and os.geteuid() not in {0, folder.stat().st_uid}:
+            return _unusable(folder, why="others may read it, and this user cannot close it")
+        for path in (folder / name for name in _WRITTEN):
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                expected = "what this user may write: make it so, or name another data folder with --data"
+                found = Words(f"not writable ({_why_not(path)})")
+                return ConfigError(str(path), key="part of the data folder", found=found, expected=expected)
+    except OSError as exc:
+        return _unusable(folder, why=exc.strerror)
+    return None
+
+
+def _unmakable(folder: Path) -> ConfigError | None:
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        return _unusable(folder, why=f"{above} is no directory")
+    if os.access(above, os.W_OK | os.X_OK):
+        return None
+    return _unusable(folder, why=f"it is not there, and {above} cannot be written, {_why_not(above)}")
+
+
+def _unusable(folder: Path, *, why: str | None) -> ConfigError:
+    found = Words(f"unusable ({_uncapitalised(why or 'unknown')})")
+    return ConfigError(str(folder), key="data folder", found=found, expected=_WRITABLE)
+
+
+def _why_not(path: Path) -> str:
+    is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    return os.strerror(errno.EROFS if is_read_only else errno.EACCES).lower()
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether others than its owner may look into it."""
+    return _mode(folder) & 0o077 != 0
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Raises: ConfigError: what could not be written, and what can be done."""
+    try:
+        yield
+    except OSError as exc:
+        found = Words(f"not writable ({(exc.strerror or 'unknown').lower()})")
+        expected = "room and the right to write it, or another data folder with --data"
+        raise ConfigError(str(path), key="part of the data folder", found=found, expected=expected) from exc
 
 
 def keep_secret(folder: Path, *, fresh: bytes) -> bytes:
     """The secret that signs the tokens of this folder; ``fresh`` becomes it at the first start.
 
-    Raises: ConfigError: the file holds less than ``SECRET_BYTES``.
+    Raises: ConfigError: the file holds less than ``SECRET_BYTES``, or cannot be written.
     """
     path = folder / _KEY_FILE
-    secret = _kept(path, lambda: fresh)
+    with _told_of(path):
+        secret = _kept(path, lambda: fresh)
     if len(secret) < SECRET_BYTES:
         expected = f"at least {SECRET_BYTES} bytes; delete the file and start the server to make a new one"
         raise ConfigError(str(path), key="length", found=len(secret), expected=expected)
@@ -78,12 +143,16 @@ def keep_secret(folder: Path, *, fresh: bytes) -> bytes:
 
 
 def keep_development_token(folder: Path, *, make: Callable[[], str], is_good: Callable[[str], bool]) -> str:
-    """The token of this folder's owner; made when there is none, or when the one there is not good any more."""
+    """The token of this folder's owner; made when there is none, or when the one there is not good any more.
+
+    Raises: ConfigError: it cannot be written.
+    """
     path = folder / _LOGIN_FILE
-    token = _kept(path, lambda: make().encode()).decode(errors="replace").strip()
-    if not is_good(token):
-        token = make()
-        _put(path, token.encode())
+    with _told_of(path):
+        token = _kept(path, lambda: make().encode()).decode(errors="replace").strip()
+        if not is_good(token):
+            token = make()
+            _put(path, token.encode())
     return token
 
 
@@ -94,8 +163,12 @@ def read_secret(folder: Path) -> bytes | None:
 
 
 def write_server_address(folder: Path, address: ServerAddress) -> None:
-    """Leave word of where the server listens; replaces what the one before it left."""
-    _put(folder / _ADDRESS_FILE, msgspec.json.format(msgspec.json.encode(address), indent=2) + b"\n")
+    """Leave word of where the server listens; replaces what the one before it left.
+
+    Raises: ConfigError: it cannot be written.
+    """
+    with _told_of(folder / _ADDRESS_FILE):
+        _put(folder / _ADDRESS_FILE, msgspec.json.format(msgspec.json.encode(address), indent=2) + b"\n")
 
 
 def read_server_address(folder: Path) -> ServerAddress | None:
@@ -110,7 +183,7 @@ def read_server_address(folder: Path) -> ServerAddress | None:
         return msgspec.json.decode(path.read_bytes(), type=ServerAddress)
     except msgspec.DecodeError as exc:
         expected = "what a server leaves there; delete it and start the server again"
-        raise ConfigError(str(path), key="content", found=str(exc), expected=expected) from exc
+        raise ConfigError(str(path), key="content", found=Words(str(exc)), expected=expected) from exc
 
 
 def _kept(path: Path, make: Callable[[], bytes]) -> bytes:

@@ -1,15 +1,18 @@
 """Files of the data folder: private, whole, made once."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from torpor.errors import ConfigError
 from torpor.local_files import (
     ServerAddress,
+    data_folder_problem,
     keep_development_token,
     keep_secret,
     make_data_folder,
@@ -62,7 +65,7 @@ def test_shared_directory_named_by_mistake_is_left_as_it_is(tmp_path: Path) -> N
     (tmp_path / "letter.txt").write_text("")
     tmp_path.chmod(0o755)
 
-    with pytest.raises(ConfigError, match=r"mode is '0755', expected an empty directory, or mode 0700"):
+    with pytest.raises(ConfigError, match=r"mode is 0755, expected an empty directory, or mode 0700"):
         make_data_folder(tmp_path)
 
     assert mode(tmp_path) == 0o755
@@ -71,8 +74,61 @@ def test_shared_directory_named_by_mistake_is_left_as_it_is(tmp_path: Path) -> N
 def test_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
 
-    with pytest.raises(ConfigError, match=r"data: data folder is 'unusable .file exists.', expected a directory"):
+    with pytest.raises(ConfigError, match=r"data: data folder is unusable .file exists., expected one that"):
         make_data_folder(tmp_path / "data")
+
+
+@pytest.fixture
+def read_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder on a file system that nobody can write to, the superuser of a test run included."""
+
+    def refuse(path: Path, *_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    keep_secret(folder, fresh=b"s" * 32)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "chmod", refuse)
+    return folder
+
+
+def test_folder_that_cannot_be_written_is_told_with_what_can_be_done(read_only: Path) -> None:
+    remedy = "expected one that this user may write in: make it so, or name another one with --data"
+    with pytest.raises(ConfigError) as told:
+        make_data_folder(read_only)
+
+    assert str(told.value) == f"{read_only}: data folder is unusable (read-only file system), {remedy}"
+    assert str(data_folder_problem(read_only)) == str(told.value)
+    above = f"it is not there, and {read_only} cannot be written, read-only file system"
+    assert str(data_folder_problem(read_only / "a" / "b")) == (
+        f"{read_only / 'a' / 'b'}: data folder is unusable ({above}), {remedy}"
+    )
+
+
+def test_file_that_cannot_be_written_after_all_is_told_with_what_can_be_done(read_only: Path) -> None:
+    told = r"secret: part of the data folder is not writable \(read-only file system\), expected room .* with --data"
+    with pytest.raises(ConfigError, match=told):
+        keep_secret(read_only, fresh=b"s" * 32)
+    with pytest.raises(ConfigError, match=r"development_token: part of the data folder is not writable"):
+        keep_development_token(read_only, make=lambda: "t", is_good=bool)
+    with pytest.raises(ConfigError, match=r"server\.json: part of the data folder is not writable"):
+        write_server_address(read_only, ADDRESS)
+
+
+def test_part_of_a_folder_that_cannot_be_written_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "torpor.db").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "torpor.db")
+
+    assert str(data_folder_problem(folder)) == (
+        f"{folder / 'torpor.db'}: part of the data folder is not writable (permission denied), expected what this user "
+        "may write: make it so, or name another data folder with --data"
+    )
+
+
+def test_folder_is_looked_at_without_writing(tmp_path: Path) -> None:
+    assert data_folder_problem(tmp_path / "a" / ".torpor") is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_git_never_takes_a_data_folder(folder: Path) -> None:

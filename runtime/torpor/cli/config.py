@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from torpor.cli.costs import agent_cost, catalogue_of, engine_tool_costs, skill_costs, tool_costs
-from torpor.cli.folders import home_option
+from torpor.cli.folders import data_folder, data_option, home_option
 from torpor.cli.gates import Found, flags_in, policies_in
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.cli.subagent_check import SubagentCheck
@@ -21,7 +21,7 @@ from torpor.flags.options import FlagOptions
 from torpor.gateway.door import door_problems
 from torpor.gateway.key_loaders import secret_readable_by_others
 from torpor.home import missing_in
-from torpor.local_files import DATA_FOLDER
+from torpor.local_files import DATA_FOLDER, data_folder_problem
 from torpor.model.registry import ModelRegistry
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
 from torpor.policies.options import PolicyOptions
@@ -48,7 +48,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a home, or one thing that is wrong in it."""
 
     part: str
-    """``settings``, ``agent``, ``subagent``, ``rehearsal``, ``skill``, ``tool``, ``mcp``, ``flag`` or ``policy``."""
+    """``settings``, ``agent``, ``subagent``, ``rehearsal``, ``skill``, ``tool``, ``mcp``, ``flag``, ``policy``
+    or ``data``."""
     name: str
     ok: bool
     detail: str
@@ -67,14 +68,17 @@ def command() -> None:
 
 @command.command(short_help="Read a home as a start would, and tell what is wrong.")
 @home_option
+@data_option
 @json_option
-def check(home: Path, *, as_json: bool) -> int:
+def check(home: Path, *, data: Path | None, as_json: bool) -> int:
     """Read settings, agents, sub-agents, scripts, tools, skills, flags and policies; exit with 1 if anything is wrong.
+
+    Whether a server could write its data folder is looked at as well, without writing in it.
 
     Each agent, sub-agent, tool and skill is told with the tokens it costs in a request; an agent over its cap is wrong.
     What is doubtful, such as a flag that gates nothing, is told and is no fault.
     """
-    findings = list(findings_of(home, os.environ))
+    findings = list(findings_of(home, os.environ, data=data))
     if as_json:
         for finding in findings:
             print_json(finding)
@@ -84,8 +88,8 @@ def check(home: Path, *, as_json: bool) -> int:
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Everything in ``home``, what is wrong in its place."""
+def findings_of(home: Path, environ: Mapping[str, str], *, data: Path | None = None) -> Iterator[Finding]:
+    """Everything in ``home``, what is wrong in its place. Args: data: the data folder, instead of the home's own."""
     loaded = load_tools(home / "tools")
     settings, costs, idle = None, dict[str, int](), frozenset[str]()
     try:
@@ -120,6 +124,8 @@ def findings_of(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
         place = f"{trouble.file}:{trouble.line}" if trouble.line else trouble.file
         yield Finding(part="tool", name=place, ok=False, detail=trouble.message)
     yield from _gates(home, loaded, settings)
+    if home.is_dir() and (unusable := data_folder_problem(data_folder(home, data).resolve())):
+        yield Finding(part="data", name=unusable.where, ok=False, detail=_without_place(unusable))
 
 
 def _idle(settings: Settings, loaded: LoadedTools) -> frozenset[str]:

@@ -343,3 +343,18 @@ def test_a_secret_that_others_may_read_is_doubtful(home: Path) -> None:
         (home / "secret.txt").chmod(mode)
         told = [found for found in findings_of(home, {}) if found.detail.startswith("auth.secret_file: ")]
         assert [found.state for found in told] == state
+
+
+def test_a_data_folder_that_no_server_could_use_is_wrong_and_another_one_may_be_named(home: Path) -> None:
+    (home / ".torpor").write_text("")
+
+    assert wrong(home) == [
+        (
+            "data",
+            str(home / ".torpor"),
+            "data folder is unusable (file exists), expected one that this user may write in: make it so, or name "
+            "another one with --data",
+        )
+    ]
+    assert [found for found in findings_of(home, {}, data=home / "other") if not found.ok] == []
+    assert not (home / "other").exists()
