@@ -51,6 +51,7 @@ from torpor.settings import Settings
 from torpor.store.contract import Blobs, ErasableBlobs, Store
 from torpor.store.job_contract import JobStore
 from torpor.store.open_blobs import check_blobs, open_blobs
+from torpor.store.sqlite.data_lock import identity
 from torpor.store.sqlite.engine import open_sqlite
 from torpor.store.uploads import LocalUploads
 from torpor.supervisor.directory import StoredDirectory
@@ -182,6 +183,7 @@ async def running(
                 pid=os.getpid(),
                 home=str(settings.home),
                 certificate=str(door.certificate or ""),
+                written_in=identity(data),
             )
             local_files.write_server_address(data, address)
             _log.info("server.ready", url=gateway.url, home=str(settings.home), agents=engine.agents.names())

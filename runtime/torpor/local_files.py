@@ -41,6 +41,8 @@ class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     certificate: str = ""
     """The file with the one that the server shows, since it may be of another name than this machine calls it."""
+    written_in: str = ""
+    """As ``identity`` of the data folder tells, which that of a copy of it does not; empty of older servers."""
 
 
 def make_data_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -286,6 +287,33 @@ def test_server_of_another_home_that_took_the_port_is_told_as_such(server: Serve
 
     assert complaint.startswith(f"torpor: the server at {server.ready['url']} is another home's, that of {tmp_path} ")
     assert complaint.endswith(" serve --port 0` starts it on a free port")
+
+
+def test_copy_of_a_served_home_leaves_the_server_of_the_original_alone(
+    server: ServerProcess, torpor: Command, tmp_path: Path
+) -> None:
+    torpor.run("create", "keep")
+    copy = Path(shutil.copytree(torpor.directory, tmp_path / "copy"))
+    linked = Path(shutil.copytree(torpor.directory, tmp_path / "linked", copy_function=os.link))
+    found = f"is a copy, and the server at {server.ready['url']} is that of the folder that it was copied from"
+
+    for verb in (("delete", "keep", "--yes"), ("drain",), ("ps",)):
+        complaint = torpor.complaint(*verb, "--home", str(copy))
+        assert complaint.startswith(f"torpor: {copy} {found}; `")
+        assert complaint.endswith(f" serve --home {copy} --port 0` starts one here, --url names another")
+    assert torpor.complaint("ps", "--home", str(linked)).startswith(f"torpor: {linked} {found}")
+    assert "keep" in torpor.output("ps", "--home", str(copy), *server.where)
+    seen = tmp_path / "seen"
+    seen.symlink_to(torpor.directory)
+    assert "keep" in torpor.output("ps", "--home", str(seen))
+
+    file = copy / ".torpor" / "server.json"
+    left = json.loads(file.read_text())
+    file.write_text(json.dumps({**left, "url": "ws://127.0.0.1:9"}))
+    gone = "torpor: cannot reach ws://127.0.0.1:9, is it running?"
+    assert torpor.complaint("ps", "--home", str(copy)).startswith(gone)
+    file.write_text(json.dumps({name: value for name, value in left.items() if name != "written_in"}))
+    assert "keep" in torpor.output("ps", "--home", str(copy))  # as servers before wrote it
 
 
 def test_token_found_in_a_home_is_given_to_its_own_server_alone(server: ServerProcess, torpor: Command) -> None:

@@ -10,7 +10,8 @@ from torpor.cli.blob_named import blob_named
 from torpor.cli.out_file import check_place, out_options, written
 from torpor.cli.output import json_option, print_json
 from torpor.cli.paths import shortened
-from torpor.cli.remote import Questions, Server, ask, server_options
+from torpor.cli.questions import Questions
+from torpor.cli.remote import Server, ask, server_options
 
 _EXTRA_S: Final = 570.0
 """For a large file on a slow line."""

@@ -8,7 +8,8 @@ import click
 from torpor.cli.filed import counted_jobs, listed_jobs
 from torpor.cli.output import json_option, print_json, print_table
 from torpor.cli.paths import shortened
-from torpor.cli.remote import Questions, Server, ask, file_option, server_options
+from torpor.cli.questions import Questions
+from torpor.cli.remote import Server, ask, file_option, server_options
 from torpor.clock import SystemClock
 from torpor.operations.timeline import duration
 from torpor.store.job_contract import JobState

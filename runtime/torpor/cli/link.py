@@ -4,7 +4,8 @@ import click
 
 from torpor.cli.blob_named import blob_named
 from torpor.cli.output import json_option, print_json
-from torpor.cli.remote import Questions, Server, ask, server_options
+from torpor.cli.questions import Questions
+from torpor.cli.remote import Server, ask, server_options
 
 
 @click.command(short_help="Give an address from which anybody may get a file.")

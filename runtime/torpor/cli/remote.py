@@ -21,14 +21,13 @@ import msgspec
 
 from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
-from torpor.cli.paths import child_hint, child_of, is_whole, missing_child, resolved, resolved_job
-from torpor.client.failures import RequestRefused
+from torpor.cli.questions import Questions
 from torpor.client.torpor_client import TorporClient
-from torpor.errors import Unauthenticated, UnknownConversation
-from torpor.local_files import read_server_address
+from torpor.errors import Unauthenticated
+from torpor.local_files import ServerAddress, read_server_address
 from torpor.operations.logs import LogOptions, configure_logs
 from torpor.records.frames import Welcome
-from torpor.records.journal import JournalRecord, SubagentStarted
+from torpor.store.sqlite.data_lock import identity
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,7 +39,6 @@ ANSWER_DEADLINE_S: Final = 30.0
 
 _PORTS: Final = {"ws": 80, "wss": 443}
 _END_OF_CERTIFICATE: Final = "-----END CERTIFICATE-----"
-_RECORD: Final = msgspec.json.Decoder(JournalRecord)
 
 file_option: Final = click.option(
     "--data",
@@ -63,7 +61,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if not self.home.is_dir():
             remedy = f"name an agent home, or make one with `{program()} init {shlex.quote(str(self.home))}`"
             raise click.ClickException(f"home {self.home} does not exist, {remedy}")
-        left = read_server_address(data_folder(self.home, None)) if not (self.url and self.token) else None
+        left = self._left() if not (self.url and self.token) else None
         url = self.url or (left.url if left else None)
         if url is None:
             remedy = (
@@ -96,7 +94,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         try:
             if self.ca is not None:
                 return ssl.create_default_context(cafile=self.ca)
-            left = read_server_address(data_folder(self.home, None))
+            left = self._left()
             return _this_very(Path(left.certificate)) if left and left.url == url and left.certificate else None
         except OSError as exc:  # an SSLError is one
             place = self.ca or "the server's certificate"
@@ -110,6 +108,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         if not await self.listens(url):
             remedy = f"is it running? `{program()} serve{where(self.home)}` starts it"
             raise click.ClickException(f"cannot reach {url}, {remedy}")
+        if not self.url and self._is_copy():
+            remedy = f"`{program()} serve{where(self.home)} --port 0` starts one here"
+            found = f"the server at {url} is that of the folder that it was copied from"
+            raise click.ClickException(f"{self.home.resolve()} is a copy, and {found}; {remedy}, --url names another")
         if self._is_left_by_another(url, token):
             await self._refuse_another(url, token)
         return url, token
@@ -127,7 +129,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     def pid(self, url: str) -> int | None:
         """Of the process that serves ``url``, where that is the last server of the home on this machine."""
-        left = read_server_address(data_folder(self.home, None))
+        left = None if self._is_copy() else self._left()
         return left.pid if left is not None and left.url == url and _runs(left.pid) else None
 
     async def ended(self, pid: int, *, within_s: float) -> bool:
@@ -137,11 +139,20 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
                 await anyio.sleep(0.05)
         return not _runs(pid)
 
+    def _left(self) -> ServerAddress | None:
+        """What the last server of the home left; None when none has run."""
+        return read_server_address(data_folder(self.home, None))
+
+    def _is_copy(self) -> bool:
+        """Whether that lies in a copy of the folder that it was written into."""
+        left = self._left()
+        return left is not None and left.written_in not in {"", identity(data_folder(self.home, None))}
+
     def _is_left_by_another(self, url: str, token: str) -> bool:
         """Whether both are what a server of this home left that has ended, as far as this machine can tell."""
         if self.url and self.token:
             return False
-        left = read_server_address(data_folder(self.home, None))
+        left = self._left()
         return left is not None and (left.url, left.token) == (url, token) and not _runs(left.pid)
 
     async def _refuse_another(self, url: str, token: str) -> None:
@@ -203,149 +214,6 @@ def standard_input() -> TextIO:
     if sys.stdin is None:
         raise click.ClickException("standard input is closed, expected a terminal, a pipe or a file")
     return sys.stdin
-
-
-class Questions:
-    """What operators ask a server about the conversation that a name stands for."""
-
-    def __init__(self, client: TorporClient) -> None:
-        self._client = client
-
-    @property
-    def client(self) -> TorporClient:
-        """For what concerns no conversation."""
-        return self._client
-
-    async def listed(self, *, archived: bool = False) -> list[dict[str, Any]]:
-        """A row for each conversation."""
-        return list(await self._client.list(archived=archived))
-
-    async def records(self, name: str, *, child: str = "") -> list[JournalRecord]:
-        """Its journal, or that of a sub-agent of it, whose name may be short.
-
-        Raises: click.ClickException: it has no such sub-agent, or several.
-        """
-        path = await self.path(name)
-        try:
-            return await self._journal(f"{path}/{child}" if child else path)
-        except RequestRefused as exc:
-            if not child and exc.code == UnknownConversation.code and (hint := child_hint(name)):
-                raise click.ClickException(f"{exc}{hint}") from exc
-            if not child or exc.code != UnknownConversation.code:
-                raise
-        try:
-            above = ""
-            for part in child.split("/"):
-                begun = (each.child for each in await self._journal(path) if isinstance(each, SubagentStarted))
-                found = child_of(name, part, begun=begun, above=above)
-                path, above = f"{path}/{found}", f"{above}/{found}".strip("/")
-            return await self._journal(path)
-        except RequestRefused as exc:
-            if exc.code == UnknownConversation.code:
-                raise missing_child(name, child) from exc
-            raise
-
-    async def _journal(self, path: str) -> list[JournalRecord]:
-        return [_RECORD.decode(msgspec.json.encode(row)) for row in await self._client.inspect(path)]
-
-    async def hibernate(self, name: str, *, deadline_s: float) -> str:
-        """Put it to sleep; returns its path."""
-        path = await self.path(name)
-        await self._client.hibernate(path, deadline_s=deadline_s)
-        return path
-
-    async def thaw(self, name: str) -> str:
-        """Wake it; returns its path."""
-        path = await self.path(name)
-        await self._client.thaw(path)
-        return path
-
-    async def create(self, name: str, *, agent: str, title: str) -> None:
-        """Begin it; its name is new, so it is taken as it is."""
-        await self._client.create(name, agent=agent, title=title)
-
-    async def rename(self, name: str, *, title: str) -> str:
-        """Give it another title; returns its path."""
-        path = await self.path(name)
-        await self._client.rename(path, title)
-        return path
-
-    async def archive(self, name: str) -> str:
-        """Have lists leave it out; returns its path."""
-        path = await self.path(name)
-        await self._client.archive(path)
-        return path
-
-    async def unarchive(self, name: str) -> str:
-        """Have lists show it again; returns its path."""
-        path = await self.path(name)
-        await self._client.unarchive(path)
-        return path
-
-    async def quarantine(self, name: str, *, reason: str) -> str:
-        """Set it aside; returns its path."""
-        path = await self.path(name)
-        await self._client.quarantine(path, reason=reason)
-        return path
-
-    async def release(self, name: str) -> str:
-        """Take it back; returns its path."""
-        path = await self.path(name)
-        await self._client.release(path)
-        return path
-
-    async def row(self, name: str) -> dict[str, Any]:
-        """Where it stands."""
-        path = await self.path(name)
-        return next((row for row in await self.listed(archived=True) if row["path"] == path), {})
-
-    async def fork(self, name: str, into: str, *, before: str, title: str) -> str:
-        """Begin another one with the same beginning; returns the path of that."""
-        path = await self.path(name)
-        await self._client.fork(path, into, before=before, title=title)
-        return f"{path.rpartition('/')[0]}/{into}"
-
-    async def delete(self, name: str) -> str:
-        """Take it away for good; returns the path that it had."""
-        path = await self.path(name)
-        await self._client.delete(path)
-        return path
-
-    async def forget(self, owner: str, *, limit: int, dry_run: bool) -> dict[str, Any]:
-        """Delete some of an owner's conversations, or only count them; returns what it came to."""
-        return await self._client.forget(owner, limit=limit, dry_run=dry_run)
-
-    async def refresh(self, name: str) -> tuple[str, str]:
-        """Have its live context made anew; returns its path and what was done."""
-        path = await self.path(name)
-        return path, await self._client.refresh(path)
-
-    async def jobs(self) -> list[dict[str, Any]]:
-        """A row for each job."""
-        return list(await self._client.jobs())
-
-    async def job_counts(self) -> dict[str, Any]:
-        """How many there are, and since when the oldest is due."""
-        return await self._client.job_counts()
-
-    async def retry_job(self, name: str) -> str:
-        """Have it run now; returns its path."""
-        path = await self._job_path(name)
-        await self._client.retry_job(path)
-        return path
-
-    async def drop_job(self, name: str) -> str:
-        """Remove it; returns its path."""
-        path = await self._job_path(name)
-        await self._client.drop_job(path)
-        return path
-
-    async def _job_path(self, name: str) -> str:
-        return resolved_job(name, [row["path"] for row in await self.jobs()])
-
-    async def path(self, name: str) -> str:
-        """The whole name of the conversation. Raises: click.ClickException: none is called so, or several are."""
-        return name if is_whole(name) else resolved(name, [row["path"] for row in await self.listed(archived=True)])
 
 
 def server_options(function: Callable[..., R]) -> Callable[..., R]:

@@ -14,7 +14,8 @@ import click
 from torpor.cli.keyboard import Keyboard
 from torpor.cli.lines import readable
 from torpor.cli.output import json_option, print_json
-from torpor.cli.remote import ANSWER_DEADLINE_S, Questions, Server, ask, server_options
+from torpor.cli.questions import Questions
+from torpor.cli.remote import ANSWER_DEADLINE_S, Server, ask, server_options
 from torpor.cli.top_view import Look, cut, view
 from torpor.client.torpor_client import TorporClient
 from torpor.clock import SystemClock

@@ -12,6 +12,17 @@ _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 
+def identity(directory: Path) -> str:
+    """What a directory keeps when it is moved or mounted elsewhere, and a copy of it does not have.
+
+    Its lock file tells it apart from one that took its number because it was deleted while a process served it; and the
+    directory tells apart copies whose files are hard links. Raises: OSError: it is not there.
+    """
+    its = directory.stat()
+    lock = directory / LOCK_FILE
+    return f"{its.st_dev}:{its.st_ino}:{lock.stat().st_ino if lock.is_file() else 0}"
+
+
 class DataLock:
     """The right to write into a directory, which is created when it is not there: ``with``.
 
