@@ -51,8 +51,9 @@ class TooLong(ClientError):
 
     code = "too_long"
 
-    def __init__(self, what: str, *, size_bytes: int, max_bytes: int) -> None:
-        super().__init__(f"{what} has {size_bytes} bytes, expected at most {max_bytes}")
+    def __init__(self, what: str, *, size_bytes: int, max_bytes: int, bound: str) -> None:
+        """Args: bound: the option that says so."""
+        super().__init__(f"{what} has {size_bytes} bytes, expected at most {max_bytes}, see {bound}")
 
 
 class TooManySubscriptions(ClientError):
@@ -61,7 +62,10 @@ class TooManySubscriptions(ClientError):
     code = "too_many_subscriptions"
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"too many conversations to watch, expected at most {most}; unsubscribe from one")
+        super().__init__(
+            f"too many conversations to watch, expected at most {most}; unsubscribe from one, "
+            "see gateway.subscriptions_max"
+        )
 
 
 class TooManyConnections(ClientError):
@@ -71,7 +75,10 @@ class TooManyConnections(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, connections: int, *, retry_after_s: float) -> None:
-        super().__init__(f"this principal has {connections} connections, which is the most; close one of them")
+        super().__init__(
+            f"this principal has {connections} connections, which is the most; close one of them, "
+            "see gateway.connections_per_principal_max"
+        )
         self.retry_after_s = retry_after_s
 
 
@@ -82,7 +89,9 @@ class TooManyFrames(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, *, rate: float, retry_after_s: float) -> None:
-        super().__init__(f"frames come too fast, expected at most {rate:g} a second over all connections")
+        super().__init__(
+            f"frames come too fast, expected at most {rate:g} a second over all connections, see gateway.frames_per_s"
+        )
         self.retry_after_s = retry_after_s
 
 
@@ -148,8 +157,10 @@ class ConversationExists(ClientError):
 
     code = "conversation_exists"
 
-    def __init__(self, conversation: str) -> None:
-        super().__init__(f"conversation {conversation!r} is there and is another one, choose another id")
+    def __init__(self, conversation: str, *, agent: str = "", named: str = "") -> None:
+        """Args: agent: it has this one.  named: and was asked for with that one."""
+        differs = f"with agent {agent!r}, not {named!r}: name no agent, or" if agent else "and is another one,"
+        super().__init__(f"conversation {conversation!r} is there {differs} choose another id")
 
 
 class ConversationDeleted(ClientError):
@@ -167,7 +178,10 @@ class TooManyConversations(ClientError):
     code = "too_many_conversations"
 
     def __init__(self, *, limit: int) -> None:
-        super().__init__(f"owner has {limit} conversations, which is the most one may have: delete one")
+        super().__init__(
+            f"owner has {limit} conversations, which is the most one may have: delete one, "
+            "see gateway.conversations_per_owner_max"
+        )
 
 
 class NotForkable(ClientError):
@@ -217,7 +231,10 @@ class TooManyUpdates(ClientError):
     retry = Retry.SAFE
 
     def __init__(self, *, updates_max: int) -> None:
-        super().__init__(f"context changed more than {updates_max} times since the last turn began: it is empty now")
+        super().__init__(
+            f"context changed more than {updates_max} times since the last turn began: it is empty now, "
+            "see actor.context_updates_max"
+        )
 
 
 class TooManyChanges(ClientError):

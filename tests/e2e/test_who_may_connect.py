@@ -201,7 +201,8 @@ def test_an_expired_token_is_told_apart(home: Path) -> None:
 
         complaint = Command(home).complaint("ps", "--url", server.ready["url"], "--token", token)
     assert complaint == (
-        "torpor: token has expired, expected a newer one (token_expired); `torpor token` signs a newer one"
+        "torpor: token has expired, expected a newer one (token_expired); "
+        "`torpor token` signs a newer one, unless an issuer of its own does"
     )
 
 

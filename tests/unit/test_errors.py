@@ -11,7 +11,7 @@ from torpor.errors import Retry, TorporError
 SAMPLES = [
     errors.BadFrame("frame cannot be read"),
     errors.EmptyMessage(),
-    errors.TooLong("message", size_bytes=102, max_bytes=100),
+    errors.TooLong("message", size_bytes=102, max_bytes=100, bound="gateway.message_bytes_max"),
     errors.TooManySubscriptions(64),
     errors.TooManyConnections(100, retry_after_s=10.0),
     errors.TooManyFrames(rate=50.0, retry_after_s=0.1),
@@ -21,6 +21,7 @@ SAMPLES = [
     errors.NotPermitted("hibernate", scope="operator"),
     errors.UnknownConversation("c_1"),
     errors.ConversationExists("c_1"),
+    errors.ConversationExists("c_1", agent="clinic", named="desk"),
     errors.ConversationDeleted("c_1"),
     errors.NotForkable("conversation 'c_1' cannot be forked there, no turn took message 'm_1' yet"),
     errors.NotRetractable("message 'm_1' cannot be retracted, only the last one can be, once"),

@@ -74,7 +74,7 @@ class Recorder:
     def message(self, command: SendMessage) -> Receipt:
         """Record a message that was not seen before.
 
-        Raises: UnknownAgent, Rejected, Busy, NotOffered: nothing was recorded.
+        Raises: UnknownAgent, ConversationExists, Rejected, Busy, NotOffered: nothing was recorded.
         """
         journal, state, bounds = self._journal, self._journal.state, self._parts.actor
         agent = self._agent(state, command.agent)
@@ -120,8 +120,9 @@ class Recorder:
         state, agents = self._journal.state, self._parts.agents
         agent = agents.get(command.agent)
         if state.seq:
-            if state.agent not in {command.agent, agent.name if agent is not None else ""}:
-                raise ConversationExists(self._key.conversation)
+            named = command.agent if agent is None else agent.name
+            if state.agent not in {command.agent, named}:
+                raise ConversationExists(self._key.conversation, agent=state.agent, named=named)
             return
         if agent is None:
             raise UnknownAgent(command.agent, known=agents.names())
@@ -154,7 +155,11 @@ class Recorder:
         ended = retractable(state, id_)
         if ended is None:
             is_running = state.turn is not None and id_ in state.turn.messages
-            why = "it is being answered: cancel the turn first" if is_running else "only the last one can be, once"
+            why = (
+                "it is being answered: cancel the turn first"
+                if is_running
+                else "only that of the last turn can be, once: fork before it to go back further"
+            )
             raise NotRetractable(f"message {id_!r} cannot be retracted, {why}")
         self._journal.add(
             MessageRetracted(
@@ -181,8 +186,8 @@ class Recorder:
     def context(self, command: TellContext) -> int:
         """Record what is new; a repeat of what was told a short while ago is not written again. Returns the version.
 
-        Raises: UnknownAgent: nothing was recorded. TooManyUpdates: nothing is selected any more, since what was told
-        before would now be wrong.
+        Raises: UnknownAgent, ConversationExists: nothing was recorded. TooManyUpdates: nothing is selected any more,
+        since what was told before would now be wrong.
         """
         state, now_us = self._journal.state, self._parts.clock.now_us()
         agent = self._agent(state, command.agent)
@@ -248,7 +253,12 @@ class Recorder:
         return Refreshed.ORDERED
 
     def _agent(self, state: ConversationState, named: str) -> Agent:
-        """Of this conversation; of one that is to be created, the one that was named. Raises: UnknownAgent."""
+        """Of this conversation; of one that is to be created, the one that was named.
+
+        Raises: UnknownAgent. ConversationExists: with another one than was named.
+        """
+        if state.seq and named not in {"", state.agent}:
+            raise ConversationExists(self._key.conversation, agent=state.agent, named=named)
         name = state.agent if state.seq else named
         if (agent := self._parts.agents.get(name)) is None:
             raise UnknownAgent(name, known=self._parts.agents.names())

@@ -275,7 +275,9 @@ class ClientCore:
         text = encode(pending.frame)
         size_bytes = len(text) if isinstance(text, bytes) else len(text.encode())
         if self._frame_bytes_max and size_bytes > self._frame_bytes_max:
-            error = TooLong("frame", size_bytes=size_bytes, max_bytes=self._frame_bytes_max)
+            error = TooLong(
+                "frame", size_bytes=size_bytes, max_bytes=self._frame_bytes_max, bound="gateway.frame_bytes_max"
+            )
             self._settle(pending.frame.ref, RequestRefused(ErrorFrame(code=error.code, message=str(error))))
         elif self._is_connected:
             self._is_held = self._is_held or (self.welcome is None and size_bytes > _LONG_BYTES)

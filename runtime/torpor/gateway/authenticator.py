@@ -18,6 +18,9 @@ from torpor.gateway.auth_options import AuthOptions
 from torpor.gateway.key_set import ASYMMETRIC, KeySet, VerifyingKey
 
 _FOREIGN: Final = "token is not signed with this server's secret, or with a key that it trusts"
+_TOLD_CHARS_MAX: Final = 200
+_ASKS_FOR_NOTHING: Final = AuthOptions()
+"""Of tokens that are signed with the data folder's own secret."""
 _CLOCK_IS_OURS: Final[Any] = {"require": ["sub"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}
 
 
@@ -104,7 +107,7 @@ class Authenticator:
 
     def _by_secret(self, token: str, *, is_local: bool) -> tuple[Principal, dict[str, Any]]:
         try:
-            claims = jwt.decode(token, self._own, algorithms=[HMAC], options=_CLOCK_IS_OURS)
+            claims = self._decoded(token, self._own, algorithm=HMAC, options=_ASKS_FOR_NOTHING)
         except jwt.InvalidSignatureError:
             if self._trusted is None or self._given is None:
                 raise
@@ -140,14 +143,20 @@ class Authenticator:
         return None
 
     def _decoded(self, token: str, key: Any, *, algorithm: str, options: AuthOptions) -> dict[str, Any]:
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            key,
-            algorithms=[algorithm],
-            options=_CLOCK_IS_OURS,
-            audience=options.audience or None,
-            issuer=options.issuer or None,
-        )
+        """The claims of a token that ``key`` signed. Raises: Unauthenticated: it is meant for others."""
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                options=_CLOCK_IS_OURS,
+                audience=options.audience or None,
+                issuer=options.issuer or None,
+            )
+        except jwt.InvalidIssuerError as exc:  # told after the signature was found good, so its sender may hear it
+            raise Unauthenticated(_differs(token, "iss", expected=options.issuer, option="auth.issuer")) from exc
+        except jwt.InvalidAudienceError as exc:
+            raise Unauthenticated(_differs(token, "aud", expected=options.audience, option="auth.audience")) from exc
         return claims
 
 
@@ -158,6 +167,13 @@ def _renamed(claims: dict[str, Any], options: AuthOptions) -> dict[str, Any]:
     return rest | {ours: claims[theirs] for ours, theirs in names.items() if theirs in claims}
 
 
+def _differs(token: str, claim: str, *, expected: str, option: str) -> str:
+    """In words: a signed token claims something else than it should."""
+    told = repr(jwt.decode(token, options={"verify_signature": False}).get(claim))
+    shown = told if len(told) <= _TOLD_CHARS_MAX else f"{told[:_TOLD_CHARS_MAX]}…"
+    return f"token claim {claim!r} is {shown}, expected {repr(expected) if expected else 'none'}, see {option}"
+
+
 def _reason(exc: Exception) -> str:
     match exc:
         case jwt.MissingRequiredClaimError():
@@ -165,9 +181,5 @@ def _reason(exc: Exception) -> str:
             return f"token has no claim {exc.claim!r}, expected {expected}"
         case jwt.InvalidSignatureError() | jwt.InvalidAlgorithmError():
             return _FOREIGN
-        case jwt.InvalidIssuerError():
-            return "token is of another issuer"
-        case jwt.InvalidAudienceError():
-            return "token is meant for another audience"
         case _:
             return "token is not a valid token, expected a JSON Web Token with a signature"

@@ -53,7 +53,9 @@ def _message(frame: Send, *, by: Principal, options: GatewayOptions) -> SendMess
     if is_blank(cleaned.text) and frame.resume is None and not frame.attachments:
         raise EmptyMessage
     if (size_bytes := len(cleaned.text.encode())) > options.message_bytes_max:
-        raise TooLong("message", size_bytes=size_bytes, max_bytes=options.message_bytes_max)
+        raise TooLong(
+            "message", size_bytes=size_bytes, max_bytes=options.message_bytes_max, bound="gateway.message_bytes_max"
+        )
     return SendMessage(
         message_id=frame.message_id,
         principal=by.subject,
@@ -83,7 +85,12 @@ def update_context(desk: Desk, frame: UpdateContext, by: Principal) -> None:
     key = key_named(frame.conversation, by=by)
     context = _cleaned(frame.context)
     if (size_bytes := len(_ENCODER.encode(context))) > desk.options.context_bytes_max:
-        raise TooLong("context", size_bytes=size_bytes, max_bytes=desk.options.context_bytes_max)
+        raise TooLong(
+            "context",
+            size_bytes=size_bytes,
+            max_bytes=desk.options.context_bytes_max,
+            bound="gateway.context_bytes_max",
+        )
     command = TellContext(principal=by.subject, context=context, agent=frame.agent)
     desk.tell(frame, key, command, answer=lambda _: Done(ref=frame.ref))
 

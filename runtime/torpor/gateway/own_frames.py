@@ -123,7 +123,7 @@ def bundle(desk: Desk, frame: ReadBundle, by: Principal) -> None:
                 _log.warning("gateway.bundle_missing", conversation=key.path, bundle=frame.bundle)
             raise unknown
         if len(content) > most:
-            raise TooLong("bundle", size_bytes=len(content), max_bytes=most)
+            raise TooLong("bundle", size_bytes=len(content), max_bytes=most, bound="gateway.result_bytes_max")
         return Result(ref=frame.ref, rows=({"bundle": frame.bundle, "content": msgspec.json.decode(content)},))
 
     desk.request_rows(frame, found)

@@ -45,6 +45,7 @@ from torpor.gateway.metrics_route import MetricsRoute
 from torpor.gateway.options import GatewayOptions
 from torpor.gateway.origins import Origins, own_origins
 from torpor.gateway.outbox import Outbox
+from torpor.gateway.refusals import Refusals
 from torpor.gateway.session import Session
 from torpor.gateway.subscription import Ports
 from torpor.gateway.upload_frames import LINK_PATH
@@ -55,6 +56,8 @@ SOCKET_PATH: Final = "/"
 _PAGES: Final = frozenset({"/healthz", "/readyz"})
 _READING: Final = frozenset({"GET", "HEAD"})
 _NO_HEADERS: Final = Headers()
+_ORIGIN_CHARS_MAX: Final = 200
+"""Of what a client calls its page, in the log."""
 _log = structlog.get_logger()
 
 
@@ -115,6 +118,7 @@ class Gateway:
         self._intake = open_intake(options)
         self._limits = Limits(options, now_s=clock.monotonic_s)
         self._floods = Floods()
+        self._refusals = Refusals()
         self._downloads = Downloads(options)
         self._attachments = AttachmentRoute(ports.uploads, downloads=self._downloads, options=options)
         self._sessions: dict[Session, Outbox] = {}
@@ -198,6 +202,7 @@ class Gateway:
         finally:
             await self._end()
             self._floods.tell()
+            self._refusals.tell()
             if self._next_sweep is not None:
                 self._next_sweep.cancel()
 
@@ -233,6 +238,11 @@ class Gateway:
         response = self._answer(connection, request, url=url) or await self._authenticate(connection, request)
         if response is not None and url.path == SOCKET_PATH:
             self._refused += 1
+            self._refusals.note(
+                response.body.decode().strip(),
+                address=connection.remote_address,
+                origin=", ".join(request.headers.get_all("Origin"))[:_ORIGIN_CHARS_MAX],
+            )
         return response
 
     def _answer(self, connection: ServerConnection, request: Request, *, url: SplitResult) -> Response | None:
@@ -302,6 +312,8 @@ class Gateway:
                     self._closed[why] += 1
                 if outbox.closing in FLOODS:
                     self._floods.note(address=connection.remote_address, principal=session.principal)
+                if session.refusal:
+                    self._refusals.note(session.refusal, address=connection.remote_address)
                 writer.stop()
                 tasks.cancel_scope.cancel()
 
@@ -315,6 +327,7 @@ class Gateway:
             session.check()
         self._limits.sweep()
         self._floods.tell()
+        self._refusals.tell()
 
 
 async def _read(connection: Metered, session: Session, *, outbox: Outbox) -> None:

@@ -78,6 +78,9 @@ def next_state(state: State, signal: Signal) -> State:
 class Session:
     """See the module docstring. ``tasks`` belongs to whoever runs the connection and outlives the session."""
 
+    refusal: str = ""
+    """Why the client was not let in, if that is so."""
+
     def __init__(
         self,
         *,
@@ -231,6 +234,8 @@ class Session:
                 self._outbox.close(CloseReason.UNAUTHENTICATED)
             case KeysUnavailable() if self._principal is None:
                 self._outbox.close(CloseReason.KEYS_UNAVAILABLE)
+        if self._outbox.closing is not None and self._principal is None:
+            self.refusal = str(error)
 
     def _hello(self, frame: Hello) -> None:
         try:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from websockets.exceptions import InvalidStatus
 
 from tests.support.gateway_house import gateway_house
@@ -36,3 +37,30 @@ async def test_any_other_page_is_refused_before_its_token_is_looked_at(origin: s
         assert refusal.value.response.status_code == 403
         assert house.gateway.statistics().refused == 1
         assert house.gateway.statistics().opened == 0
+
+
+async def test_the_log_tells_who_was_turned_away_and_why() -> None:
+    with capture_logs() as logs:
+        async with gateway_house() as house:
+            for _ in range(2):
+                with pytest.raises(InvalidStatus):
+                    async with house.call(None, origin="https://evil.example"):
+                        pass
+            with pytest.raises(InvalidStatus):
+                async with house.call(None, additional_headers={"Authorization": "Basic YTpi"}):
+                    pass
+            async with house.call(None) as caller:
+                await caller.say(Hello(token="nonsense"))
+                await caller.closed()
+            async with house.call():
+                pass
+
+    (told,) = [line for line in logs if line["event"] == "gateway.refused"]
+    here = {"address": "127.0.0.1", "connections": 1}
+    assert told["connections"] == 4
+    assert told["clients"] == [
+        here
+        | {"why": "this page may not connect, see gateway.origins", "connections": 2, "origin": "https://evil.example"},
+        here | {"why": "expected one Authorization header with a Bearer token"},
+        here | {"why": "token is not a valid token, expected a JSON Web Token with a signature"},
+    ]

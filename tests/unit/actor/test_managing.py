@@ -67,9 +67,24 @@ async def test_creating_it_again_for_the_same_agent_changes_nothing() -> None:
     async with running_engine(agents=("clerk", "cook")) as engine:
         for again in (CreateConversation(), CreateConversation(agent="clerk", title="other"), CreateConversation()):
             assert await do(engine, again) is True
-        with pytest.raises(ConversationExists):
+        with pytest.raises(ConversationExists, match="with agent 'clerk', not 'cook'"):
             await do(engine, CreateConversation(agent="cook"))
         assert len(await engine.records()) == 1
+
+
+@pytest.mark.parametrize("named", ["cook", "nobody"])
+async def test_a_message_or_a_context_for_another_agent_than_the_conversation_has_is_refused(named: str) -> None:
+    async with running_engine(agents=("clerk", "cook")) as engine:
+        await do(engine, CreateConversation(agent="clerk"))
+        for command in (
+            SendMessage(message_id=MessageId("m1"), principal="ann", text="hello", agent=named),
+            TellContext(context=WorkingContext(), principal="ann", agent=named),
+        ):
+            with pytest.raises(ConversationExists, match=f"with agent 'clerk', not '{named}': name no agent"):
+                await do(engine, command)
+        assert len(await engine.records()) == 1
+        await do(engine, SendMessage(message_id=MessageId("m1"), principal="ann", text="hello", agent="clerk"))
+        assert len(await engine.records_of(MessageReceived)) == 1
 
 
 async def test_an_agent_that_is_not_there_creates_nothing() -> None:

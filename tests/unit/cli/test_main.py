@@ -68,7 +68,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (
             NotPermitted("thaw", scope="operator"),
             "torpor: thaw needs the scope 'operator', which the token does not carry (not_permitted); "
-            "`torpor token --scope operator` signs one that does\n",
+            "`torpor token --scope` signs one that does\n",
         ),
         (PermissionError(13, "Permission denied", "secret"), "torpor: secret: permission denied\n"),
         (ConnectionRefusedError(111, "Connection refused"), "torpor: Connection refused\n"),

@@ -132,7 +132,10 @@ async def test_one_that_is_longer_than_an_answer_may_be_is_told_so(world: World,
         assert (await line.hear_a(Result)).rows[0]["content"] == "x" * 98
         line.say(ReadBundle(ref=REF, conversation="c1", bundle=long))
         error = await line.hear_a(ErrorFrame)
-    assert (error.code, error.message) == ("too_long", "bundle has 101 bytes, expected at most 100")
+    assert (error.code, error.message) == (
+        "too_long",
+        "bundle has 101 bytes, expected at most 100, see gateway.result_bytes_max",
+    )
 
 
 async def test_one_that_went_in_between_is_not_there_and_the_log_says_so(world: World, opened: Opened) -> None:
