@@ -133,12 +133,21 @@ def main(arguments: list[str] | None = None) -> int:
         return STOPPED
     except (click.ClickException, TorporError, OSError, ExceptionGroup) as exc:
         faults = list(_foreseen(exc))
-        if not faults:
-            raise
-        if all(isinstance(fault, BrokenPipeError) for fault in faults):
+        if faults and all(isinstance(fault, BrokenPipeError) for fault in faults):
             return _unread()
-        return _report(exc, faults)
-    return result if isinstance(result, int) else 0
+        if faults:
+            return _report(exc, faults)
+        bug = _alone(exc)
+    else:
+        return result if isinstance(result, int) else 0
+    raise bug  # not above, where it would be told as what came of the groups around it
+
+
+def _alone(exc: Exception) -> Exception:
+    """Out of the groups around it: Python shows ten of them, and not what is in the eleventh."""
+    while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
 
 
 def _foreseen(exc: BaseException) -> Iterator[Exception]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import traceback
 
 import click
 import pytest
@@ -152,3 +153,15 @@ def test_what_a_command_does_is_not_cut_short_in_the_help_of_its_group(
     main([verb, "--help"])
 
     assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
+def test_bug_is_shown_however_many_task_groups_it_comes_through(verb_that_raises: list[BaseException]) -> None:
+    bug: Exception = ValueError("a bug")
+    for _ in range(12):
+        bug = ExceptionGroup("unhandled errors in a TaskGroup", [bug])
+    verb_that_raises.append(bug)
+
+    with pytest.raises(ValueError, match="a bug") as raised:
+        main(["serve"])
+
+    assert "a bug" in "".join(traceback.format_exception(raised.value))
