@@ -1,7 +1,8 @@
 """Rules about the whole repository that no linter knows: ``python -m tests.support.house_rules``.
 
-Three of them: no module passes its size; nothing names the machine it was written on or a package index; and what
-judges, imitates or extends the engine does not import the parts it must not see.
+Four of them: no module passes its size; nothing names the machine it was written on or a package index; what judges,
+imitates or extends the engine does not import the parts it must not see; and what an error has found is either a value
+or ``Words``, which are not quoted as one.
 """
 
 import ast
@@ -74,6 +75,48 @@ def machine_names(path: PurePosixPath, text: str) -> Iterator[str]:
             yield f"{path}:{number}: names a machine or a package index: {found.group()}"
 
 
+def quoted_reasons(path: PurePosixPath, text: str) -> Iterator[str]:
+    """A line for each error of the engine that would quote a sentence of ours as the value that was found."""
+    if path.suffix != ".py" or not path.is_relative_to("runtime/torpor"):
+        return
+    for function in ast.walk(ast.parse(text, filename=str(path))):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            sentences = {name for name, value in _assigned(function) if _is_sentence(value)}
+            for node in ast.walk(function):
+                if isinstance(node, ast.keyword) and node.arg == "found":
+                    is_one = isinstance(node.value, ast.Name) and node.value.id in sentences
+                    if is_one or _is_sentence(node.value):
+                        yield f"{path}:{node.value.lineno}: what was found is words of ours, expected Words(...)"
+
+
+def _assigned(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                match target, node.value:
+                    case ast.Name(), value:
+                        yield target.id, value
+                    case ast.Tuple(), ast.Tuple(elts=values):
+                        names = (each.id if isinstance(each, ast.Name) else "" for each in target.elts)
+                        yield from zip(names, values, strict=False)
+
+
+def _is_sentence(value: ast.expr) -> bool:
+    """Words with values in them, several words, or what an exception says."""
+    match value:
+        case ast.JoinedStr():
+            return True
+        case ast.Constant(value=str() as told):
+            return " " in told or told == "missing"
+        case ast.Call(func=ast.Attribute(value=inner)):
+            return _is_sentence(inner)
+        case ast.Subscript(value=inner):
+            return _is_sentence(inner)
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id="exc")]):
+            return True
+    return False
+
+
 def crossings(root: Path, path: PurePosixPath) -> Iterator[str]:
     """A line for each import by which ``path`` crosses one of the ``BOUNDARIES``, with the way it took."""
     for boundary in BOUNDARIES:
@@ -127,6 +170,7 @@ def findings(root: Path, paths: Iterable[PurePosixPath]) -> Iterator[str]:
             continue  # a picture or a database
         yield from oversized(path, text)
         yield from machine_names(path, text)
+        yield from quoted_reasons(path, text)
         yield from crossings(root, path)
 
 

@@ -21,6 +21,7 @@ import jwt
 import msgspec
 
 from torpor.errors import ConfigError, Unauthenticated
+from torpor.misfits import Words
 from torpor.records.bounds import MOMENT_MAX_US
 from torpor.records.ids import DEFAULT_TENANT, OWNER_ID
 
@@ -101,7 +102,10 @@ def long_enough(secret: bytes) -> bytes:
     """``secret``. Raises: ConfigError: it is shorter than ``SECRET_BYTES_MIN``."""
     if len(secret) < SECRET_BYTES_MIN:
         raise ConfigError(
-            "token secret", key="length", found=f"{len(secret)} bytes", expected=f"at least {SECRET_BYTES_MIN} bytes"
+            "token secret",
+            key="length",
+            found=Words(f"{len(secret)} bytes"),
+            expected=f"at least {SECRET_BYTES_MIN} bytes",
         )
     return secret
 

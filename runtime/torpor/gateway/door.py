@@ -24,6 +24,7 @@ from torpor.gateway.key_keeper import KeyKeeper
 from torpor.gateway.key_loaders import (
     WHERE,
     address_loader,
+    auth_problems,
     check_auth_options,
     configured_secret,
     file_loader,
@@ -33,8 +34,9 @@ from torpor.gateway.key_loaders import (
     shown,
 )
 from torpor.gateway.options import GatewayOptions
-from torpor.gateway.origins import Origins
-from torpor.gateway.tls import CertificateFiles, certificate_files
+from torpor.gateway.origins import origin_problems
+from torpor.gateway.tls import CertificateFiles, certificate_files, tls_problems
+from torpor.misfits import Words
 
 _log = structlog.get_logger()
 
@@ -82,18 +84,18 @@ def door_problems(
     gateway: GatewayOptions, auth: AuthOptions, *, home: Path, environ: Mapping[str, str]
 ) -> Iterator[ConfigError]:
     """What ``open_door`` would raise, as far as can be told without the network."""
-    checks: tuple[Callable[[], object], ...] = (
-        lambda: check_auth_options(auth),
-        lambda: configured_secret(auth, home=home, environ=environ),
-        lambda: Origins(gateway.origins),
-        lambda: certificate_files(gateway, home=home),
-        lambda: check_exposure(gateway, auth, is_loopback=is_loopback_name(gateway.host)),
-    )
-    for check in checks:
-        try:
-            check()
-        except ConfigError as exc:
-            yield exc
+    yield from auth_problems(auth)
+    yield from _raised(lambda: configured_secret(auth, home=home, environ=environ))
+    yield from origin_problems(gateway.origins)
+    yield from tls_problems(gateway, home=home)
+    yield from _raised(lambda: check_exposure(gateway, auth, is_loopback=is_loopback_name(gateway.host)))
+
+
+def _raised(check: Callable[[], object]) -> Iterator[ConfigError]:
+    try:
+        check()
+    except ConfigError as exc:
+        yield exc
 
 
 @asynccontextmanager
@@ -111,7 +113,7 @@ async def _trusted(auth: AuthOptions, *, home: Path, environ: Mapping[str, str])
     async with keeper.running() as tasks:
         if path is not None:
             if keeper.failure is not None or not keeper.keys.keys:
-                found = f"{path}, {keeper.failure or '; '.join(keeper.keys.passed_over) or 'without keys'}"
+                found = Words(f"{path}, {keeper.failure or '; '.join(keeper.keys.passed_over) or 'without keys'}")
                 raise ConfigError(WHERE, key="auth.jwks", found=found, expected="a JSON Web Key Set with public keys")
             tasks.start_soon(partial(watch, [path], changed=keeper.ask), name="gateway:key_file")
         yield Trusted(secret=secret, keys=keeper, options=auth)

@@ -5,7 +5,7 @@ Above: whoever opens an ``Authenticator``. Below: files, and an HTTP client, loa
 
 import importlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,21 +27,28 @@ _SECRET_BYTES_MAX: Final = 4_096
 
 def check_auth_options(options: AuthOptions) -> None:
     """Raises: ConfigError: what is set contradicts itself, or needs what is not there."""
+    for problem in auth_problems(options):
+        raise problem
+
+
+def auth_problems(options: AuthOptions) -> Iterator[ConfigError]:
+    """All that contradicts itself, or needs what is not there."""
     if options.secret_file and options.secret_env:
-        raise ConfigError(WHERE, key="auth.secret_env", found=options.secret_env, expected="either it or secret_file")
+        yield ConfigError(WHERE, key="auth.secret_env", found=options.secret_env, expected="either it or secret_file")
     if not options.jwks:
         return
     for name, claim, value in (("issuer", "iss", options.issuer), ("audience", "aud", options.audience)):
         if not value:
             # One issuer signs for many services, and for many customers: without both, a token for any would do here.
             expected = f"the {claim!r} of the tokens, since auth.jwks is set"
-            raise ConfigError(WHERE, key=f"auth.{name}", found=value, expected=expected)
+            yield ConfigError(WHERE, key=f"auth.{name}", found=value, expected=expected)
     if not has_crypto:
-        found, expected = "without the package that checks with it", "the extra 'jwks', in a checkout: make .venv/.jwks"
-        raise ConfigError(WHERE, key="auth.jwks", found=found, expected=expected)
+        found = Words(f"{shown(options.jwks)!r}, and the package that checks tokens with it is not here")
+        expected = "the extra 'jwks', in a checkout: make .venv/.jwks"
+        yield ConfigError(WHERE, key="auth.jwks", found=found, expected=expected)
     if is_address(options.jwks) and not _is_safe(options.jwks):
         expected = "an https address without a user or a password; http for this machine alone"
-        raise ConfigError(WHERE, key="auth.jwks", found=shown(options.jwks), expected=expected)
+        yield ConfigError(WHERE, key="auth.jwks", found=shown(options.jwks), expected=expected)
 
 
 def configured_secret(options: AuthOptions, *, home: Path, environ: Mapping[str, str]) -> bytes | None:

@@ -6,7 +6,7 @@ knows it, never because their origin equals the ``Host`` they asked for: a page 
 pass such a test.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,7 +25,10 @@ class Origins:
     """
 
     def __init__(self, listed: Iterable[str]) -> None:
-        self._welcome = frozenset(_listed(origin) for origin in listed)
+        listed = tuple(listed)
+        for problem in origin_problems(listed):
+            raise problem
+        self._welcome = frozenset(filter(None, map(normal, listed)))
 
     def admit(self, headers: Sequence[str], *, own: frozenset[str] = frozenset()) -> bool:
         """Whether a request with these ``Origin`` headers may go on."""
@@ -60,8 +63,9 @@ def normal(origin: str) -> str | None:
     return f"{parts.scheme}://{host}" if is_usual else f"{parts.scheme}://{host}:{port}"
 
 
-def _listed(origin: str) -> str:
-    if (told := normal(origin)) is None:
-        expected = "origins like 'https://app.example.org', without a path"
-        raise ConfigError("config/torpor.toml", key="gateway.origins", found=origin, expected=expected)
-    return told
+def origin_problems(listed: Iterable[str]) -> Iterator[ConfigError]:
+    """Those that are listed and are no origins."""
+    expected = "origins like 'https://app.example.org', without a path"
+    for origin in listed:
+        if normal(origin) is None:
+            yield ConfigError("config/torpor.toml", key="gateway.origins", found=origin, expected=expected)

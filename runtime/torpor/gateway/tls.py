@@ -5,6 +5,7 @@ that does not fit, as between two writes, changes nothing and is told.
 """
 
 import ssl
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ import structlog
 from torpor.errors import ConfigError
 from torpor.gateway.key_loaders import WHERE, placed
 from torpor.gateway.options import GatewayOptions
+from torpor.misfits import Words
 from torpor.ordinary_files import read_ordinary
 
 _BYTES_MAX: Final = 1_048_576
@@ -35,7 +37,9 @@ class CertificateFiles:
             self.context = _context(certificate, key)
         except OSError as exc:  # an SSLError is one
             expected = "a certificate and its own key without a password, both PEM and readable"
-            raise ConfigError(WHERE, key="gateway.tls_certificate", found=_why(exc, self), expected=expected) from exc
+            raise ConfigError(
+                WHERE, key="gateway.tls_certificate", found=Words(_why(exc, self)), expected=expected
+            ) from exc
 
     async def reload(self) -> None:
         """Look whether the files have changed, and use them if they are good."""
@@ -65,15 +69,29 @@ def certificate_files(options: GatewayOptions, *, home: Path) -> CertificateFile
     """Those that ``options`` name; None when they name none. Raises: ConfigError: half of them, or unusable ones."""
     if not options.tls_certificate and not options.tls_key:
         return None
-    for key, value in (("tls_certificate", options.tls_certificate), ("tls_key", options.tls_key)):
-        if not value:
-            raise ConfigError(WHERE, key=f"gateway.{key}", found=value, expected="a file, beside its other half")
-    if options.tls == "terminated":
-        expected = "'here', or no tls_certificate: one of the two ends TLS"
-        raise ConfigError(WHERE, key="gateway.tls", found=options.tls, expected=expected)
+    for problem in _contradictions(options):
+        raise problem
     return CertificateFiles(
         placed(options.tls_certificate, home=home).absolute(), placed(options.tls_key, home=home).absolute()
     )
+
+
+def tls_problems(options: GatewayOptions, *, home: Path) -> Iterator[ConfigError]:
+    """All that ``certificate_files`` might raise."""
+    try:
+        certificate_files(options, home=home)
+    except ConfigError as exc:
+        yield from list(_contradictions(options)) or [exc]
+
+
+def _contradictions(options: GatewayOptions) -> Iterator[ConfigError]:
+    """Of options that name a certificate or a key."""
+    for key, value in (("tls_certificate", options.tls_certificate), ("tls_key", options.tls_key)):
+        if not value:
+            yield ConfigError(WHERE, key=f"gateway.{key}", found=value, expected="a file, beside its other half")
+    if options.tls == "terminated":
+        expected = "'here', or no tls_certificate: one of the two ends TLS"
+        yield ConfigError(WHERE, key="gateway.tls", found=options.tls, expected=expected)
 
 
 def _context(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torpor.errors import ConfigError
+from torpor.misfits import Words
 from torpor.model.anthropic_options import AnthropicOptions
 
 
@@ -24,5 +25,5 @@ def read_key(options: AnthropicOptions, *, environ: Mapping[str, str], where: st
         if not key:
             return ""
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError(where, key="model key", found="nothing usable", expected=f"an API key {source}")
+        raise ConfigError(where, key="model key", found=Words("nothing usable"), expected=f"an API key {source}")
     return key

@@ -22,6 +22,7 @@ import structlog
 
 from torpor.clock import Clock
 from torpor.errors import ConfigError
+from torpor.misfits import misfit_in_toml, seen
 from torpor.model.anthropic_host import AnthropicHost
 from torpor.model.anthropic_options import AnthropicOptions
 from torpor.model.circuit import Circuit
@@ -167,7 +168,8 @@ def local_options(table: Mapping[str, Any], *, home: Path, where: str) -> LocalO
     try:
         options = msgspec.convert(table, LocalOptions)
     except msgspec.ValidationError as exc:
-        raise ConfigError(where, key="model", found=str(exc), expected="the options of kind 'local'") from exc
+        why = misfit_in_toml(exc, LocalOptions, key="model", value=dict(table))
+        raise ConfigError(where, key=f"model{why.path}", found=seen(why, dict(table)), expected=why.expected) from exc
     require_library(where, key="model.kind")
     file = gguf_file(options.path, start=home, where=where, key="model.path")
     return msgspec.structs.replace(options, path=str(file))

@@ -115,7 +115,7 @@ class ModelRegistry:
             return scripted_from(scripted, home=self._home, where=where)
         if not key:
             expected = f"an API key in the variable {options.key_env}"
-            raise ConfigError(where, key="model key", found="missing", expected=expected)
+            raise ConfigError(where, key="model key", found=Words("missing"), expected=expected)
         circuit = self._circuits.setdefault(options.base_url, Circuit(self._circuit, clock=self._clock))
         host = AnthropicHost(options, key=key, circuit=circuit, clock=self._clock)
         self._hosts.append(host)
@@ -165,7 +165,7 @@ def anthropic_options(table: Mapping[str, Any], *, where: str) -> AnthropicOptio
     if "@" in urlsplit(options.base_url).netloc:
         # It is told in errors, and the key would give way to what stands there.
         expected = "a URL without user and password; the key comes from model.key_env or model.key_file"
-        raise ConfigError(where, key="model.base_url", found="one with a user", expected=expected)
+        raise ConfigError(where, key="model.base_url", found=Words("one with a user"), expected=expected)
     for mark, part in (("?", "query"), ("#", "fragment")):
         if mark in options.base_url:  # it may be a key, and would be told in errors and numbers
             expected = "a URL without query and fragment; the key comes from model.key_env or model.key_file"

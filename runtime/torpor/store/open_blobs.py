@@ -1,6 +1,6 @@
 """The blobs that a configuration asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import structlog
@@ -26,27 +26,39 @@ def open_blobs(
     """
     if options.kind == "folder":
         return LocalBlobs(folder, in_threads=in_threads)
+    for problem in blob_problems(options, environ):
+        raise problem
+    return S3Blobs(options, credentials=_credentials(options, environ))
+
+
+def blob_problems(options: BlobOptions, environ: Mapping[str, str]) -> Iterator[ConfigError]:
+    """All that is missing for an object store, its library apart; nothing where blobs lie in files."""
+    if options.kind == "folder":
+        return
     if not options.bucket:
-        raise ConfigError(
+        yield ConfigError(
             WHERE, key="blobs.bucket", found=Words("empty"), expected="the name of a bucket for kind 's3'"
         )
     if options.endpoint and not options.endpoint.startswith(("http://", "https://")):
         expected = "an address that begins with http:// or https://"
-        raise ConfigError(WHERE, key="blobs.endpoint", found=options.endpoint, expected=expected)
+        yield ConfigError(WHERE, key="blobs.endpoint", found=options.endpoint, expected=expected)
     if bool(options.access_key_env) != bool(options.secret_key_env):
         alone = "access_key_env" if options.access_key_env else "secret_key_env"
         told = options.access_key_env or options.secret_key_env
-        raise ConfigError(
+        yield ConfigError(
             WHERE, key=f"blobs.{alone}", found=Words(f"{told} alone"), expected="both variables of a key, or none"
         )
-    named = {"access_key_id": options.access_key_env, "secret_access_key": options.secret_key_env}
-    credentials = {name: environ.get(variable, "").strip() for name, variable in named.items() if variable}
-    if missing := [named[name] for name, value in credentials.items() if not value]:
+    named = (options.access_key_env, options.secret_key_env)
+    if missing := [variable for variable in named if variable and not environ.get(variable, "").strip()]:
         key = "access_key_env" if missing[0] == options.access_key_env else "secret_key_env"
         are = "which is not set" if len(missing) == 1 else "which are not set"
         found, expected = Words(f"{' and '.join(missing)}, {are}"), "variables that hold the key"
-        raise ConfigError(WHERE, key=f"blobs.{key}", found=found, expected=expected)
-    return S3Blobs(options, credentials=credentials)
+        yield ConfigError(WHERE, key=f"blobs.{key}", found=found, expected=expected)
+
+
+def _credentials(options: BlobOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    named = {"access_key_id": options.access_key_env, "secret_access_key": options.secret_key_env}
+    return {name: environ[variable].strip() for name, variable in named.items() if variable}
 
 
 async def trouble_with(blobs: ErasableBlobs) -> BucketTrouble | None:

@@ -97,7 +97,7 @@ def _hints(function: Callable[..., Any], *, tool: str) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, AttributeError, TypeError, SyntaxError) as exc:
         expected = "names that the module itself imports, also outside of `if TYPE_CHECKING`"
-        raise _unusable(tool, "annotations", found=str(exc), expected=expected) from exc
+        raise _unusable(tool, "annotations", found=Words(str(exc)), expected=expected) from exc
 
 
 def _parameters(
@@ -113,7 +113,7 @@ def _parameters(
         return Parameters(tool, struct=struct, schema=schema)
     except (TypeError, ValueError, RuntimeError) as exc:
         expected = "types and defaults with a JSON form"
-        raise _unusable(tool, "parameters", found=str(exc).partition("\n")[0], expected=expected) from exc
+        raise _unusable(tool, "parameters", found=Words(str(exc).partition("\n")[0]), expected=expected) from exc
 
 
 def _object_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:

@@ -273,19 +273,25 @@ async def test_an_issuer_that_does_not_listen_is_told_in_words() -> None:
         await address_loader("http://127.0.0.1:1/keys")()
 
 
-async def test_the_check_of_a_home_tells_all_of_it_at_once(tmp_path: Path) -> None:
+async def test_the_check_of_a_home_tells_all_of_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torpor.gateway.key_loaders.has_crypto", False)
     problems = door_problems(
-        GatewayOptions(host="0.0.0.0", origins=("app",), tls_key="k.pem"),
-        AuthOptions(secret_file="gone"),
+        GatewayOptions(host="0.0.0.0", origins=("app", "https://app.example", "/"), tls_key="k.pem", tls="terminated"),
+        AuthOptions(secret_file="gone", secret_env="GONE", jwks="keys.json"),
         home=tmp_path,
         environ={},
     )
 
     assert [problem.key for problem in problems] == [
-        "auth.secret_file",
+        "auth.secret_env",
+        "auth.issuer",
+        "auth.audience",
+        "auth.jwks",
+        "auth.secret_env",
+        "gateway.origins",
         "gateway.origins",
         "gateway.tls_certificate",
-        "gateway.host",
+        "gateway.tls",
     ]
 
 

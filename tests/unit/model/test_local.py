@@ -81,12 +81,19 @@ def test_what_is_no_model_file_is_told(home: Path, path: str, expected: str) -> 
 
 
 @pytest.mark.parametrize(
-    "table",
-    [{}, {"path": "small.gguf", "threads": -1}, {"path": "small.gguf", "window_tokens": 0}, {"path": 1}, {"odd": 1}],
+    ("table", "problem"),
+    [
+        ({}, "model.path is missing, expected a value"),
+        ({"path": "small.gguf", "threads": -1}, "model.threads is -1, expected int >= 0"),
+        ({"path": "small.gguf", "window_tokens": 0}, "model.window_tokens is 0, expected int >= 1"),
+        ({"path": 1}, "model.path is 1, expected str"),
+        ({"odd": 1}, "model.odd is unknown, expected one of kind, path"),
+    ],
 )
-def test_options_that_mean_nothing_are_told(home: Path, table: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="the options of kind 'local'"):
+def test_options_that_mean_nothing_are_told(home: Path, table: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError) as told:
         options_of(home, **table)
+    assert str(told.value).startswith(f"config/agents/a.toml: {problem}")
 
 
 def test_an_agent_with_a_local_model_is_not_rehearsed() -> None:

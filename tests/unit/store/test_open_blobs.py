@@ -7,7 +7,7 @@ import pytest
 from torpor.errors import ConfigError, StoreUnavailable
 from torpor.records.ids import ConversationKey
 from torpor.store.blobs import LocalBlobs
-from torpor.store.open_blobs import open_blobs
+from torpor.store.open_blobs import blob_problems, open_blobs
 from torpor.store.options import BlobOptions
 from torpor.store.s3_blobs import S3Blobs
 
@@ -37,6 +37,14 @@ def test_what_is_missing_for_an_object_store_is_named(tmp_path: Path, options: B
     with pytest.raises(ConfigError) as caught:
         open_blobs(options, folder=tmp_path, environ=ENVIRON)
     assert caught.value.key == key
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    options = BlobOptions(kind="s3", endpoint="s3.example.org", access_key_env="KEY_ID")
+
+    told = [problem.key for problem in blob_problems(options, {})]
+
+    assert told == ["blobs.bucket", "blobs.endpoint", "blobs.access_key_env", "blobs.access_key_env"]
 
 
 async def test_an_object_store_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tests.support.house_rules import MAX_LINES, crossings, findings, machine_names, oversized
+from tests.support.house_rules import MAX_LINES, crossings, findings, machine_names, oversized, quoted_reasons
 
 
 def write(root: Path, name: str, text: str) -> PurePosixPath:
@@ -45,6 +45,29 @@ def test_a_line_that_names_a_machine_or_an_index_is_found(line: str) -> None:
 @pytest.mark.parametrize("line", ["/home/agent/home", "../shared/data", "a/work/b", "~/work/b", "http://127.0.0.1:1"])
 def test_a_path_that_exists_on_every_machine_is_no_finding(line: str) -> None:
     assert list(machine_names(PurePosixPath("docs/a.md"), line)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'raise ConfigError(where, key="k", found="without its library", expected="it")',
+        'raise ConfigError(where, key="k", found=f"{path}, unreadable", expected="it")',
+        'raise ConfigError(where, key="k", found=str(exc), expected="it")',
+        'found, expected = "with a user", "one"; raise ConfigError(where, key="k", found=found, expected=expected)',
+    ],
+)
+def test_an_error_that_quotes_a_reason_as_a_value_is_found(line: str) -> None:
+    [finding] = quoted_reasons(PurePosixPath("runtime/torpor/a.py"), f"def check():\n    {line}\n")
+
+    assert finding.startswith("runtime/torpor/a.py:2: what was found is words of ours")
+    assert list(quoted_reasons(PurePosixPath("tests/a.py"), f"def check():\n    {line}\n")) == []
+
+
+@pytest.mark.parametrize("found", ['Words(f"{path}, unreadable")', "options.tls", '"s3"', "3"])
+def test_an_error_that_shows_a_value_or_says_words_is_no_finding(found: str) -> None:
+    text = f'def check():\n    raise ConfigError(where, key="k", found={found}, expected="it")\n'
+
+    assert list(quoted_reasons(PurePosixPath("runtime/torpor/a.py"), text)) == []
 
 
 def test_an_oracle_must_not_reach_the_engine_even_through_other_test_code(tmp_path: Path) -> None:
