@@ -7,6 +7,7 @@ over the file and takes its type from the field it sets. All that is wrong is to
 
 import difflib
 import functools
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -41,11 +42,10 @@ from torpor.toolhost.mcp.reading import McpTables
 from torpor.toolhost.options import ToolOptions
 from torpor.turn.definition import AgentDefinition
 from torpor.turn.options import TurnOptions
+from torpor.variables import ENVIRONMENT, SETTINGS_FILE, VARIABLE_PREFIX, meant_as_variable, variable_of
 from torpor.watchdog.options import WatchdogOptions
 
-SETTINGS_FILE: Final = "config/torpor.toml"
 AGENTS_FOLDER: Final = "config/agents"
-VARIABLE_PREFIX: Final = "TORPOR__"
 _LISTED_MAX: Final = 30
 """Names in one error."""
 
@@ -172,7 +172,7 @@ def read_section(home: Path, environ: Mapping[str, str], *, name: str) -> Any:
     reader = _Reader(home)
     sections = reader.sections()
     reader.override(sections, environ)
-    ours = (f"{name}.", _variable(name, ""))
+    ours = (f"{name}.", variable_of(name, ""))
     problems = tuple(problem for problem in reader.problems if problem.key.startswith(ours) or problem.key == "content")
     if problems:
         raise SettingsInvalid(problems)
@@ -211,18 +211,23 @@ class _Reader:
 
     def override(self, sections: dict[str, dict[str, Any]], environ: Mapping[str, str]) -> None:
         """Let the variables that are ours win over ``sections``."""
-        fields = {_variable(name, key): (name, key) for name in SECTIONS for key in _types_of(SECTIONS[name])}
-        for variable in sorted(name for name in environ if name.startswith(VARIABLE_PREFIX)):
+        fields = {variable_of(name, key): (name, key) for name in SECTIONS for key in _types_of(SECTIONS[name])}
+        for variable in sorted(environ):
+            if meant := meant_as_variable(variable):
+                expected = f"perhaps {meant!r}" if meant in fields else _meant(meant, fields)
+                self._report(ENVIRONMENT, variable, found=Words("unknown"), expected=expected)
+            if not variable.startswith(VARIABLE_PREFIX):
+                continue
             if variable not in fields:
-                self._report("environment", variable, found=Words("unknown"), expected=_meant(variable, fields))
+                self._report(ENVIRONMENT, variable, found=Words("unknown"), expected=_meant(variable, fields))
                 continue
             section, key = fields[variable]
             type_ = _types_of(SECTIONS[section])[key]
             try:
                 sections.setdefault(section, {})[key] = _from_text(environ[variable], type_)
             except msgspec.ValidationError as exc:
-                expected = misfit_in_toml(exc, type_).expected
-                self._report("environment", variable, found=environ[variable], expected=expected)
+                expected = _in_json(misfit_in_toml(exc, type_).expected, environ[variable])
+                self._report(ENVIRONMENT, variable, found=environ[variable], expected=expected)
 
     def profiles(self) -> dict[str, Profile]:
         """Those of the engine, with what the settings file changes in them, and those that it adds."""
@@ -362,10 +367,6 @@ def _types_of(type_: type[msgspec.Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(type_)}
 
 
-def _variable(section: str, key: str) -> str:
-    return f"{VARIABLE_PREFIX}{section}__{key}".upper()
-
-
 def _from_text(text: str, type_: Any) -> Any:
     """A variable's text as the field's type: as it stands, as a number or a truth value, else as JSON."""
     try:
@@ -376,6 +377,14 @@ def _from_text(text: str, type_: Any) -> Any:
         except (msgspec.DecodeError, RecursionError):
             value = text
         return msgspec.convert(value, type_)
+
+
+def _in_json(expected: str, text: str) -> str:
+    """With how a variable holds the list or the table that ``text`` is none of."""
+    if expected.startswith("a list"):
+        items = (item.strip(" '\"") for item in text.strip("[] ").split(","))
+        return f"{expected} as JSON, like {json.dumps([item for item in items if item])}"
+    return f'{expected} as JSON, like {{"NAME": "..."}}' if expected.startswith("a table") else expected
 
 
 def _meant(variable: str, known: Iterable[str]) -> str:

@@ -145,6 +145,21 @@ def test_a_variable_that_is_like_none_is_told_the_nearest_ones_and_not_all(home:
         ("TORPOR__TURN__MODEL_CALL_DEADLINE_S", "1", "is unknown, expected perhaps 'TORPOR__TURN__MODEL_DEADLINE_S'"),
         ("TORPOR__LOGS__DEADLINE_S", "1", "is unknown, expected one of TORPOR__LOGS__FORMAT, TORPOR__LOGS__LEVEL"),
         ("TORPOR__TOOLS__DEADLINE_S", "0", "is '0', expected float > 0"),
+        ("TORPOR_GATEWAY__PORT", "1", "is unknown, expected perhaps 'TORPOR__GATEWAY__PORT'"),
+        ("TORPOR_SERVER__PORT", "1", "is unknown, expected perhaps 'TORPOR__GATEWAY__PORT'"),
+        (
+            "TORPOR__GATEWAY__ORIGINS",
+            "https://a.example",
+            """is 'https://a.example', expected a list as JSON, like ["https://a.example"]""",
+        ),
+        (
+            "TORPOR__GATEWAY__ORIGINS",
+            "[https://a.example,https://b.example]",
+            "is '[https://a.example,https://b.example]', expected a list as JSON, like "
+            """["https://a.example", "https://b.example"]""",
+        ),
+        ("TORPOR__GATEWAY__ORIGINS", "[3]", "is '[3]', expected str"),
+        ("TORPOR__FLAGS__PROVIDER_OPTIONS", "url", """is 'url', expected a table as JSON, like {"NAME": "..."}"""),
     ],
 )
 def test_unusable_variable_is_told_with_its_name(home: Path, variable: str, value: str, problem: str) -> None:

@@ -24,13 +24,14 @@ from torpor.home import missing_in
 from torpor.local_files import DATA_FOLDER, data_folder_problem
 from torpor.model.registry import ModelRegistry
 from torpor.model.rehearsal import REHEARSALS_FOLDER, read_rehearsal
+from torpor.operations.tracing import tracing_problems
 from torpor.policies.options import PolicyOptions
 from torpor.policies.source import read_policies
 from torpor.records.context import DEFAULT_LABELS
-from torpor.settings import AGENTS_FOLDER, SETTINGS_FILE, Settings, SettingsInvalid, read_settings
+from torpor.settings import AGENTS_FOLDER, Settings, SettingsInvalid, read_settings
 from torpor.skillbook.load import Problem
 from torpor.store.blobs import LocalBlobs
-from torpor.store.open_blobs import open_blobs
+from torpor.store.open_blobs import blob_problems, open_blobs
 from torpor.subagents.definition import SUBAGENTS_FOLDER, SubagentDefinition
 from torpor.subagents.making import spawning_tools
 from torpor.toolhost.engine_tools import ENGINE_TOOL_NAMES
@@ -42,6 +43,7 @@ from torpor.toolhost.mcp.values import Values
 from torpor.toolhost.registry import ToolRegistry
 from torpor.toolhost.reserved import RESERVED_NAMES
 from torpor.turn.definition import EVERY, AgentDefinition
+from torpor.variables import ENVIRONMENT, SETTINGS_FILE, as_it_was_set
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,13 +191,18 @@ def _no_program(home: Path, command: str) -> str:
 def _settings(settings: Settings, home: Path, *, environ: Mapping[str, str]) -> Iterator[Finding]:
     """What is wrong with options that can all be read, such as variables that they name and nobody has set."""
     problems = list(door_problems(settings.gateway, settings.auth, home=home.resolve(), environ=environ))
-    try:
-        open_blobs(settings.blobs, folder=settings.home / DATA_FOLDER / "blobs", environ=environ)  # asks nobody
-    except ConfigError as exc:
-        problems.append(exc)
+    problems += tracing_problems(settings.tracing)
+    lacking = list(blob_problems(settings.blobs, environ))
+    problems += lacking
+    if not lacking:
+        try:
+            open_blobs(settings.blobs, folder=settings.home / DATA_FOLDER / "blobs", environ=environ)  # asks nobody
+        except ConfigError as exc:
+            problems.append(exc)
+    problems = [as_it_was_set(problem, environ) for problem in problems]
     for problem in problems:
         yield Finding(part="settings", name=problem.where, ok=False, detail=_without_place(problem))
-    if not any(problem.where == SETTINGS_FILE for problem in problems):
+    if not any(problem.where in {SETTINGS_FILE, ENVIRONMENT} for problem in problems):
         detail = "every option" if (home / SETTINGS_FILE).is_file() else "not there, every option has its default"
         yield Finding(part="settings", name=SETTINGS_FILE, ok=True, detail=detail)
 

@@ -23,6 +23,7 @@ from torpor.provider_errors import ProviderError
 from torpor.settings import Asking, Settings, read_settings
 from torpor.store.bucket_trouble import place_of
 from torpor.store.open_blobs import open_blobs, trouble_with
+from torpor.variables import as_it_was_set
 
 _DEADLINE_S: Final = 60.0
 """For one model, the import of the SDK included."""
@@ -117,7 +118,7 @@ async def _blobs(settings: Settings, environ: Mapping[str, str]) -> list[Diagnos
     try:
         blobs = open_blobs(options, folder=settings.home, environ=environ)
     except ConfigError as exc:
-        detail = str(exc)
+        detail = str(as_it_was_set(exc, environ))
     else:
         trouble = await trouble_with(blobs)
         state, detail = ("wrong", trouble.what) if trouble else ("ok", f"{place_of(options)} answers")

@@ -17,7 +17,8 @@ from typing import Final
 
 import click
 
-from torpor.errors import ClientError, TorporError
+from torpor.errors import ClientError, ConfigError, TorporError
+from torpor.variables import as_it_was_set
 
 VERBS: Final = {
     "serve": "Start the engine in an agent home.",
@@ -186,6 +187,8 @@ def _in_words(fault: Exception) -> str:
         case ClientError():
             remedy = _REMEDIES.get(fault.code)
             return f"{fault} ({fault.code})" + (f"; {remedy}" if remedy else "")
+        case ConfigError():
+            return str(as_it_was_set(fault, os.environ))
         case OSError(filename=None):
             return fault.strerror or str(fault) or type(fault).__name__
         case OSError():

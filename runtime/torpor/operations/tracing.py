@@ -5,7 +5,7 @@ spans, and ``tracing_export``, which sends them; both are loaded only where trac
 time and the SDK is an extra.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -63,12 +63,26 @@ async def open_tracing(
 
         opened = exported(options, secret=secret, environ=environ, exporter=exporter)
     except ModuleNotFoundError as exc:
-        brought_by = "the extra 'otel' brings"
-        if (exc.name or "").startswith("opentelemetry.exporter"):
-            brought_by = "the package opentelemetry-exporter-otlp-proto-http brings"
-        expected = f"{exc.name}, which {brought_by}; in a checkout: make .venv/.otel"
-        raise ConfigError(
-            "config/torpor.toml", key="tracing.exporter", found=options.exporter, expected=expected
-        ) from exc
+        raise _lacking(exc, options) from exc
     async with opened as tracing:
         yield tracing
+
+
+def tracing_problems(options: TracingOptions) -> Iterator[ConfigError]:
+    """What ``open_tracing`` would raise; connects to nobody."""
+    if options.exporter == "off":
+        return
+    try:
+        from torpor.operations.tracing_export import require  # noqa: PLC0415  slow to import, and an extra
+
+        require(options)
+    except ModuleNotFoundError as exc:
+        yield _lacking(exc, options)
+
+
+def _lacking(exc: ModuleNotFoundError, options: TracingOptions) -> ConfigError:
+    brought_by = "the extra 'otel' brings"
+    if (exc.name or "").startswith("opentelemetry.exporter"):
+        brought_by = "the package opentelemetry-exporter-otlp-proto-http brings"
+    expected = f"{exc.name}, which {brought_by}; in a checkout: make .venv/.otel"
+    return ConfigError("config/torpor.toml", key="tracing.exporter", found=options.exporter, expected=expected)

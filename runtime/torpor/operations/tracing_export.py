@@ -61,6 +61,12 @@ def _otlp() -> SpanExporter:
     return cast("SpanExporter", import_module(_OTLP).OTLPSpanExporter())
 
 
+def require(options: TracingOptions) -> None:
+    """Raises: ModuleNotFoundError: the exporter of ``options`` is not installed."""
+    if options.exporter == "otlp":
+        import_module(_OTLP)
+
+
 def _console() -> SpanExporter:
     return ConsoleSpanExporter(out=sys.stderr, formatter=_line)
 

@@ -1,5 +1,6 @@
 """What ``torpor config check`` finds in a home."""
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -235,6 +236,28 @@ def test_variables_are_checked_as_well(home: Path) -> None:
     assert found.detail.startswith("TORPOR__TURN__CALLS is unknown")
 
 
+def test_what_a_variable_set_is_told_of_the_variable_and_not_of_the_file(home: Path) -> None:
+    (home / "config/torpor.toml").write_text("[gateway]\ntls_key = 'gone.pem'\n")
+    environ = {"TORPOR__GATEWAY__ORIGINS": '["a.example"]', "TORPOR__AUTH__SECRET_ENV": "GONE"}
+
+    told = [(found.name, found.detail.partition(",")[0]) for found in findings_of(home, environ) if not found.ok]
+
+    assert told == [
+        ("environment", "TORPOR__AUTH__SECRET_ENV is GONE"),
+        ("environment", "TORPOR__GATEWAY__ORIGINS is 'a.example'"),
+        ("config/torpor.toml", "gateway.tls_certificate is ''"),
+    ]
+
+
+def test_an_exporter_of_traces_that_is_not_installed_is_wrong(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    monkeypatch.delitem(sys.modules, "torpor.operations.tracing_export", raising=False)
+    (found,) = [each for each in findings_of(home, {"TORPOR__TRACING__EXPORTER": "console"}) if not each.ok]
+
+    assert found.name == "environment"
+    assert found.detail.startswith("TORPOR__TRACING__EXPORTER is 'console', expected opentelemetry.sdk")
+
+
 def test_all_that_an_object_store_lacks_is_told_at_once_and_the_settings_are_not_called_right(home: Path) -> None:
     table = {"KIND": "s3", "BUCKET": "b", "ACCESS_KEY_ENV": "BLOBS_KEY_ID", "SECRET_KEY_ENV": "BLOBS_KEY"}
     (found,) = [
@@ -244,7 +267,8 @@ def test_all_that_an_object_store_lacks_is_told_at_once_and_the_settings_are_not
     ]
 
     expected = (
-        "blobs.access_key_env is BLOBS_KEY_ID and BLOBS_KEY, which are not set, expected variables that hold the key"
+        "TORPOR__BLOBS__ACCESS_KEY_ENV is BLOBS_KEY_ID and BLOBS_KEY, which are not set, expected variables that hold "
+        "the key"
     )
     assert (found.ok, found.detail) == (False, expected)
 
