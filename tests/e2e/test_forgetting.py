@@ -215,7 +215,9 @@ def test_a_copy_of_something_else_is_not_taken_for_it(torpor: Command) -> None:
         assert "was erased here" in torpor.output("verify", "--export", "early.jsonl", code=1)
         say(server, ("ann/c1", "and more"))
         torpor.run("delete", "ann/c1", "--yes", *server.where)
-    assert "DIFFERS: it was made at record" in torpor.output("verify", "--export", "early.jsonl", code=1)
+    told = torpor.output("verify", "--export", "early.jsonl", code=1)
+    assert "not compared: it was made at record" in told
+    assert "import --check early.jsonl` verifies the file by itself" in told
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What was erased -> whether lines that were exported before are what it was.
 
 The tombstone of a conversation holds a digest of its records; an export has these a line each. So a copy can be
-recognised by whoever has it, and nothing of what was said has to be kept for that.
+recognised by whoever has it, and nothing of what was said has to be kept for that. The digest is of all records, down
+to the last one: of a copy that was made before it nothing can be told.
 """
 
 import hashlib
@@ -43,16 +44,21 @@ def judged_copy(
     for tombstone in reversed(tombstones):
         if (tombstone.digest, tombstone.records) == (digest, header.records):
             return CopyVerdict(records=header.records, tombstone=tombstone)
-    difference, compared = _why_not(header, tombstones), any(tombstone.digest for tombstone in tombstones)
-    return CopyVerdict(records=header.records, difference=difference, compared=compared)
+    why = _not_comparable(header, tombstones)
+    return CopyVerdict(
+        records=header.records, difference=why or "what was erased here was something else", compared=not why
+    )
 
 
-def _why_not(header: ExportHeader, tombstones: Sequence[Tombstone]) -> str:
+def _not_comparable(header: ExportHeader, tombstones: Sequence[Tombstone]) -> str:
+    """Why nothing can be told of it; empty when it is certainly none of what was erased."""
     if not tombstones:
         return "no conversation of its name was erased here, and a copy is compared with erased ones only"
-    last = tombstones[-1]
-    if not last.digest:
+    if not all(tombstone.digest for tombstone in tombstones):
         return "what was erased could not be read any more, so nothing can be compared"
-    if header.records < last.records:
-        return f"it was made at record {header.records}, before the {last.records} were written that were erased"
-    return "what was erased here was something else"
+    if later := [tombstone.records for tombstone in tombstones if tombstone.records > header.records]:
+        return (
+            f"it was made at record {header.records}, and what is kept of the erased conversation is one digest of all "
+            f"its {later[-1]} records, so that an earlier copy cannot be recognised"
+        )
+    return ""
