@@ -158,7 +158,15 @@ def test_over_tls_other_machines_name_who_vouches_for_it(over_tls: OverTls, tmp_
 
     by_variable = Command(tmp_path, **elsewhere.environ | {"TORPOR_CA": certificate})
     assert by_variable.output("ps")
-    assert "is not trusted: self-signed certificate" in elsewhere.complaint("ps")
+    complaint = elsewhere.complaint("ps")
+    assert "is not trusted: self-signed certificate" in complaint
+    assert complaint.endswith("; --ca FILE or TORPOR_CA names who vouches for it")
+    by_other_name = Command(
+        tmp_path, **by_variable.environ | {"TORPOR_URL": over_tls.url.replace("127.0.0.1", "127.0.0.2")}
+    )
+    complaint = by_other_name.complaint("ps")
+    assert "is for another name: IP address mismatch" in complaint
+    assert complaint.endswith("; use the name that it is for in --url; on the server's own machine, leave --url out")
     junk = tmp_path / "junk.pem"
     junk.write_text("junk")
     assert "is no certificate that can be read" in elsewhere.complaint("ps", "--ca", str(junk))

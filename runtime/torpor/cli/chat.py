@@ -13,7 +13,7 @@ from torpor.cli.chat_session import ChatSession
 from torpor.cli.destination import Destination, destination
 from torpor.cli.keyboard import Keyboard
 from torpor.cli.lines import lines_of
-from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options, standard_input
+from torpor.cli.remote import ANSWER_DEADLINE_S, Server, server_options, standard_input, unanswered
 from torpor.cli.screen import Screen
 from torpor.clock import RandomIds
 from torpor.records.frames import Welcome
@@ -62,7 +62,7 @@ async def _chat(server: Server, wanted: str | None, agent: str) -> None:
                 if wanted is not None:
                     place = await destination(client, wanted)
         except TimeoutError as exc:
-            raise click.ClickException(f"{url} gave no answer within {ANSWER_DEADLINE_S:g} s") from exc
+            raise unanswered(url, client) from exc
         conversation = place.name
         new = ", a new one" if wanted is not None and place.is_new else ""
         with ExitStack() as opened:

@@ -8,7 +8,7 @@ import anyio
 import click
 
 from torpor.cli.output import json_option, print_json
-from torpor.cli.remote import ANSWER_DEADLINE_S, REACH_DEADLINE_S, Server, server_options
+from torpor.cli.remote import ANSWER_DEADLINE_S, REACH_DEADLINE_S, Server, server_options, unanswered
 from torpor.client.failures import ConnectionLost
 from torpor.client.torpor_client import TorporClient
 from torpor.errors import Unauthenticated
@@ -72,7 +72,7 @@ async def _drain(server: Server, deadline_s: float | None, show: Callable[[Row],
             with anyio.fail_after(ANSWER_DEADLINE_S), suppress(ConnectionLost):  # which may be how it ends
                 show(await client.drain(deadline_s=deadline_s))
         except TimeoutError as exc:
-            raise click.ClickException(f"{url} gave no answer within {ANSWER_DEADLINE_S:g} s") from exc
+            raise unanswered(url, client) from exc
         while True:
             await _watch(client, connection, show)
             if not await server.listens(url) or await _is_another(client):

@@ -79,6 +79,8 @@ _REMEDIES: Final = {
     "busy": "try again in a while",
     "not_now": "give it time with --wait, or try again in a while",
     "unavailable": "try again in a while; the server's log says more",
+    "certificate_untrusted": "--ca FILE or TORPOR_CA names who vouches for it",
+    "certificate_of_other": "use the name that it is for in --url; on the server's own machine, leave --url out",
 }
 """By the code of a client's error: what the server says is for any client, and this one has verbs."""
 

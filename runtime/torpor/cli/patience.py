@@ -49,7 +49,7 @@ class Patience:
             self.ran_out = (
                 f"within {self._deadline_s:g} s"
                 if is_late
-                else f"and no server at {self._url} for {self._outage_s:g} s"
+                else f"and no connection to {self._url} for {self._outage_s:g} s"
             )
         return is_over
 

@@ -19,6 +19,7 @@ import anyio
 import click
 import msgspec
 
+from torpor.cli.faults import one_line
 from torpor.cli.folders import data_folder, home_option, where
 from torpor.cli.output import program
 from torpor.cli.questions import Questions
@@ -242,16 +243,26 @@ def server_options(function: Callable[..., R]) -> Callable[..., R]:
     return with_server
 
 
+def unanswered(url: str, client: TorporClient, *, within_s: float = ANSWER_DEADLINE_S) -> click.ClickException:
+    """The server did not answer in time, and why, as far as the client knows."""
+    return click.ClickException(f"{url} gave no answer within {within_s:g} s{troubled(client, before=': ')}")
+
+
+def troubled(client: TorporClient, *, before: str) -> str:
+    """What stands in the way of a connection, with ``before`` before it; empty where nothing does."""
+    return f"{before}{one_line(client.trouble)}" if client.trouble else ""
+
+
 def ask(server: Server, question: Callable[[Questions], Awaitable[R]], *, extra_s: float = 0.0) -> R:
     """Connect, ask, and leave. Raises: ClientError: the answer. click.ClickException: there was none in time."""
 
     async def asked() -> R:
         url, token = await server.reached()
-        try:
-            async with server.client(url, token) as client:
+        async with server.client(url, token) as client:
+            try:
                 with anyio.fail_after(ANSWER_DEADLINE_S + extra_s):
                     return await question(Questions(client))
-        except TimeoutError as exc:
-            raise click.ClickException(f"{url} gave no answer within {ANSWER_DEADLINE_S + extra_s:g} s") from exc
+            except TimeoutError as exc:
+                raise unanswered(url, client, within_s=ANSWER_DEADLINE_S + extra_s) from exc
 
     return anyio.run(asked)

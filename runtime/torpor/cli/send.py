@@ -16,7 +16,7 @@ from torpor.cli.folders import where
 from torpor.cli.output import json_option, print_json, program
 from torpor.cli.paths import shortened
 from torpor.cli.patience import Patience
-from torpor.cli.remote import Server, server_options, standard_input
+from torpor.cli.remote import Server, server_options, standard_input, troubled
 from torpor.cli.terminal import harmless
 from torpor.cli.turn_watch import AnsweringTurn, Ending
 from torpor.client.items import AnyItem, EventItem, ReloadItem
@@ -190,17 +190,21 @@ async def _answered(
                 sending = msgspec.structs.replace(sending, conversation=place.name)
             sending = await _with_files(client, sending)
             return sending, await _turn_of(client, sending, accepted, is_new=place.is_new)
-    raise click.ClickException(_unanswered(server, sending, patience, is_accepted=accepted.is_set()))
+    raise click.ClickException(_unanswered(server, sending, _silence(patience, client), is_accepted=accepted.is_set()))
 
 
-def _unanswered(server: Server, sending: _Sending, patience: Patience, *, is_accepted: bool) -> str:
-    """What became of the message as far as is known, and how to find out more."""
+def _silence(patience: Patience, client: TorporClient) -> str:
+    return f"{patience.ran_out}{troubled(client, before=', ')}"
+
+
+def _unanswered(server: Server, sending: _Sending, silence: str, *, is_accepted: bool) -> str:
+    """What became of the message as far as is known, and how to find out more. Args: silence: behind "no reply"."""
     name = sending.conversation
     if is_accepted:
         look = f"`{program()} chat --conversation {name}{where(server.home)}` shows the reply later"
-        return f"no reply {patience.ran_out}; the message was accepted and its turn goes on, {look}"
+        return f"no reply {silence}; the message was accepted and its turn goes on, {look}"
     again = f"`{_resending(server, name)} --message-id {sending.message_id} TEXT` sends it again, as one message"
-    return f"no reply {patience.ran_out}; the message was not acknowledged, it may have arrived or not: {again}"
+    return f"no reply {silence}; the message was not acknowledged, it may have arrived or not: {again}"
 
 
 async def _with_files(client: TorporClient, sending: _Sending) -> _Sending:

@@ -15,7 +15,7 @@ from torpor.cli.keyboard import Keyboard
 from torpor.cli.lines import readable
 from torpor.cli.output import json_option, print_json
 from torpor.cli.questions import Questions
-from torpor.cli.remote import ANSWER_DEADLINE_S, Server, ask, server_options
+from torpor.cli.remote import ANSWER_DEADLINE_S, Server, ask, server_options, unanswered
 from torpor.cli.top_view import Look, cut, view
 from torpor.client.torpor_client import TorporClient
 from torpor.clock import SystemClock
@@ -80,7 +80,7 @@ async def _stream(server: Server) -> None:
                 with anyio.fail_after(ANSWER_DEADLINE_S):
                     print_json(await looked(client))
             except TimeoutError as exc:
-                raise click.ClickException(f"{url} gave no answer within {ANSWER_DEADLINE_S:g} s") from exc
+                raise unanswered(url, client) from exc
             await anyio.sleep(_LOOK_S)
 
 
@@ -89,8 +89,11 @@ async def _live(server: Server) -> None:
     url, token = await server.reached()
     screen = _Screen(url)
     async with server.client(url, token, on_connection=screen.connected) as client:
-        with anyio.fail_after(ANSWER_DEADLINE_S):
-            await looked(client)  # a token that may not is told before anything is drawn
+        try:
+            with anyio.fail_after(ANSWER_DEADLINE_S):
+                await looked(client)  # a token that may not is told before anything is drawn
+        except TimeoutError as exc:
+            raise unanswered(url, client) from exc
         with Keyboard(sys.stdin.fileno()) as keyboard, _own_screen():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_quit, tasks.cancel_scope)

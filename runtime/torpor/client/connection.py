@@ -19,6 +19,7 @@ from torpor.client.core import ClientCore, ResendLater
 from torpor.client.failures import NoToken, OtherPerson, ServerRefused
 from torpor.client.options import ClientOptions
 from torpor.client.tls_probe import speaks_tls
+from torpor.client.trouble import answer_of, certificate_refused, ended, in_words, is_no_http, is_no_tls, status_of
 from torpor.clock import Clock
 from torpor.errors import ClientError, TokenExpired, Unauthenticated
 from torpor.records.frames import SUBPROTOCOL, Welcome
@@ -28,6 +29,7 @@ FINAL_CLOSE_CODES: Final = frozenset({1009, 4401, 4413})
 _UNAUTHENTICATED: Final = 4401
 _TOKEN_EXPIRED: Final = 4440
 _PASSING_STATUS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
+_EXPECTED: Final = "expected the WebSocket of a Torpor server"
 _log = logging.getLogger(__name__)
 """The standard library's, since what a program does with its logs is none of our business; silent unless asked."""
 
@@ -73,6 +75,8 @@ class Connection:
         """Made by the writer when ``core.outgoing`` is empty."""
         self.opened = 0
         self.resent = 0
+        self.trouble = ""
+        """What stands in the way of a connection, or ended the last one; empty once the server has said welcome."""
 
     def wake(self) -> None:
         """Send what the core wants sent."""
@@ -124,23 +128,51 @@ class Connection:
                 if socket.subprotocol != SUBPROTOCOL:
                     return ServerRefused(f"server at {self._url!r} does not speak {SUBPROTOCOL}")
                 return await self._converse(socket)
-        except InvalidURI:
+        except InvalidURI as exc:
+            if isinstance(exc.__context__, InvalidStatus):  # the server sent us to a page
+                return self._answered(exc.__context__)
             return ServerRefused(f"{self._url!r} is no address of a server, expected ws://host:port")
         except ssl.SSLCertVerificationError as exc:
             if self.opened == 0:  # later on it may be what stands between for a while
-                return ServerRefused(f"certificate of {self._url!r} is not trusted: {exc.verify_message}")
+                return certificate_refused(self._url, exc)
+            self._note(exc)
             return None
         except InvalidStatus as exc:
-            return self._refusal(exc.response.status_code)
+            return self._answered(exc)
         except InvalidMessage as exc:
-            _log.debug("client.connection_failed url=%s why=%r", self._url, exc)
-            return await self._wrong_scheme()
+            return await self._no_answer(exc)
+        except ssl.SSLError as exc:
+            if self.opened == 0 and is_no_tls(exc):
+                address = self._url.removeprefix("wss:")
+                return ServerRefused(f"server at {self._url!r} speaks no TLS, expected the address ws:{address}")
+            self._note(exc)
+            return None
         except (OSError, EOFError, WebSocketException) as exc:  # TimeoutError is an OSError
-            _log.debug("client.connection_failed url=%s why=%r", self._url, exc)
+            self._note(exc)
             return None
 
+    def _note(self, exc: Exception) -> None:
+        """It is tried again; why is kept for whoever asks."""
+        self.trouble = in_words(exc)
+        _log.debug("client.connection_failed url=%s why=%r", self._url, exc)
+
+    def _answered(self, exc: InvalidStatus) -> ClientError | None:
+        self._note(exc)
+        return self._refusal(exc.response.status_code, answer=answer_of(exc.response))
+
+    async def _no_answer(self, exc: InvalidMessage) -> ClientError | None:
+        """What came back was nothing that the library reads."""
+        self._note(exc)
+        if (error := await self._wrong_scheme()) is not None:
+            return error
+        if (status := status_of(exc)) is not None:
+            return self._refusal(status, answer=f"HTTP {status}")
+        if self.opened == 0 and is_no_http(exc):
+            return ServerRefused(f"server at {self._url!r} speaks no HTTP, {_EXPECTED}")
+        return None
+
     async def _wrong_scheme(self) -> ServerRefused | None:
-        """What came back was no HTTP. Once, before any connection, look whether it could have been TLS."""
+        """Once, before any connection, look whether what came back could have been TLS."""
         if self._tls is not None or self.opened or self._is_probed:
             return None
         self._is_probed = True
@@ -149,15 +181,19 @@ class Connection:
         address = self._url.removeprefix("ws:")
         return ServerRefused(f"server at {self._url!r} speaks TLS, expected the address wss:{address}")
 
-    def _refusal(self, status: int) -> ClientError | None:
+    def _refusal(self, status: int, *, answer: str) -> ClientError | None:
         if status == HTTPStatus.UNAUTHORIZED:
             return Unauthenticated("the server does not accept the token")
-        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING_STATUS:
-            return ServerRefused(f"server at {self._url!r} answered HTTP {status}, expected a WebSocket")
+        is_final = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+        if status < HTTPStatus.BAD_REQUEST:  # a page; after a connection it may be what stands between for a while
+            is_final = self.opened == 0
+        if is_final and status not in _PASSING_STATUS:
+            return ServerRefused(f"server at {self._url!r} answered {answer}, {_EXPECTED}")
         return None
 
     async def _converse(self, socket: ClientConnection) -> ClientError | None:
         self.opened += 1
+        self.trouble = "it has not said welcome"
         self._core.connected()
         final: ClientError | None = None
         async with anyio.create_task_group() as tasks:
@@ -179,6 +215,7 @@ class Connection:
                 if (later := self._core.received(text)) is not None:
                     tasks.start_soon(self._resend, later, name="client:resend")
                 if self._core.welcome is not before:
+                    self.trouble = ""
                     self._on_change(self._core.welcome)
                 if self._core.outgoing:
                     self.wake()
@@ -186,6 +223,7 @@ class Connection:
             return exc
         except ConnectionClosed:
             _log.debug("client.connection_lost code=%s", socket.close_code)
+        self.trouble = ended(socket.close_code, socket.close_reason)
         if socket.close_code == _TOKEN_EXPIRED:
             return TokenExpired()
         if socket.close_code == _UNAUTHENTICATED:

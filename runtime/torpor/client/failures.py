@@ -44,6 +44,24 @@ class ServerRefused(ClientError):
     code = "refused"
 
 
+class CertificateUntrusted(ServerRefused):
+    """Nobody vouches for the certificate of the server who is known here."""
+
+    code = "certificate_untrusted"
+
+    def __init__(self, url: str, *, why: str) -> None:
+        super().__init__(f"certificate of {url!r} is not trusted: {why}")
+
+
+class CertificateOfOther(ServerRefused):
+    """The certificate of the server is for another name than the address has."""
+
+    code = "certificate_of_other"
+
+    def __init__(self, url: str, *, why: str) -> None:
+        super().__init__(f"certificate of {url!r} is for another name: {why}")
+
+
 class OtherPerson(ClientError):
     """A newer token is not of the person that this client speaks for; the one before stays."""
 

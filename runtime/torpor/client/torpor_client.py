@@ -84,8 +84,8 @@ class TorporClient:
     """Use it as ``async with TorporClient(url, token) as client``, entered and left by one task.
 
     Requests wait for as long as the server can be hoped for, over any number of connections; callers set deadlines
-    with anyio's scopes. It gives up when the server refuses the token or the address is no Torpor; then everything that
-    waits raises that error.
+    with anyio's scopes, and ``trouble`` tells what is waited for. It gives up when the server refuses the token or the
+    address is no Torpor; then everything that waits raises that error.
 
     Raises, from every request: RequestRefused: the server's own answer, or what it would answer to a frame that is too
     long. Unauthenticated, ServerRefused, NoToken, OtherPerson: it gave up.
@@ -152,6 +152,12 @@ class TorporClient:
     def welcome(self) -> Welcome | None:
         """What the server said of us; None while there is no connection."""
         return self._core.welcome
+
+    @property
+    def trouble(self) -> str:
+        """What stands in the way of a connection, or ended the last one, in words like "connection refused"; empty
+        while there is one, and before the first attempt."""
+        return self._connection.trouble
 
     def statistics(self) -> ClientStatistics:
         return ClientStatistics(

@@ -12,6 +12,8 @@ from torpor.gateway.exposure import is_loopback_address
 
 _OF_PROXIES: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 """Headers by which a proxy says that it speaks for somebody."""
+TLS_BEGINS: Final = b"\x16"
+"""The first byte of a TLS handshake, and of no HTTP."""
 METHOD_BYTES_MAX: Final = 16
 """Of a request, enough for its method."""
 
@@ -43,11 +45,21 @@ def refused_body(beginning: bytes, *, why: BaseException | None) -> bytes:
         status, more, text = HTTPStatus.BAD_REQUEST, "", "the request cannot be read, expected one without a body\n"
     else:
         status, more, text = HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET, HEAD\r\n", "expected GET or HEAD\n"
-    head = (
+    return _head(status, more, text=text) + (b"" if method == b"HEAD" else text.encode())
+
+
+def _head(status: HTTPStatus, more: str, *, text: str) -> bytes:
+    """Of an answer in ``text``, which is ASCII; the connection ends with it."""
+    return (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n{more}Connection: close\r\nContent-Length: {len(text)}\r\n"
         "Content-Type: text/plain; charset=utf-8\r\n\r\n"
-    )
-    return (head + ("" if method == b"HEAD" else text)).encode()
+    ).encode()
+
+
+def refused_tls() -> bytes:
+    """The answer to whoever speaks TLS to a socket that does not. It is no TLS either, by which clients of TLS know."""
+    text = "no TLS is spoken here, expected an address with ws:// or http://\n"
+    return _head(HTTPStatus.BAD_REQUEST, "", text=text) + text.encode()
 
 
 def without_room(connection: ServerConnection, *, retry_after_s: float) -> Response:

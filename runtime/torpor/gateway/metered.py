@@ -22,7 +22,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from torpor.gateway.close_reasons import CloseReason
-from torpor.gateway.handshake import METHOD_BYTES_MAX, refused_body
+from torpor.gateway.handshake import METHOD_BYTES_MAX, TLS_BEGINS, refused_body, refused_tls
 from torpor.gateway.options import GatewayOptions
 
 _PIECE_BYTES: Final = 512
@@ -45,7 +45,7 @@ class Metered(ServerConnection):
         "_counts_all",
         "_frames",
         "_is_answered",
-        "_is_flooded",
+        "_is_deaf",
         "_method",
         "_opening",
         "_spent",
@@ -70,7 +70,8 @@ class Metered(ServerConnection):
         """Whether the client did before it was answered; it may be written to."""
         self._opening: Timeout | None = None
         """While the request is read and answered."""
-        self._is_flooded = False
+        self._is_deaf = False
+        """Whether nothing that still comes is looked at."""
         self._unread = b""
         self._turn: Handle | None = None
         """The next one, if something waits for it."""
@@ -126,7 +127,10 @@ class Metered(ServerConnection):
             self.response.body = b""  # a page; connections are cycles, which may stay for long
 
     def data_received(self, data: bytes) -> None:
-        if self._is_flooded:
+        if self._is_deaf:
+            return
+        if self._method == b"" and data.startswith(TLS_BEGINS) and self.transport.can_write_eof():  # not within TLS
+            self._refuse_tls()
             return
         if self._method is not None:
             self._method = None if self.request else (self._method + data[:METHOD_BYTES_MAX])[:METHOD_BYTES_MAX]
@@ -220,9 +224,16 @@ class Metered(ServerConnection):
             self._spent_at_s = now_s
         return self._spent > options.control_frames_burst
 
+    def _refuse_tls(self) -> None:
+        """At once, since no line of a request would ever end."""
+        self._is_deaf = True
+        self.transport.write(refused_tls())
+        self.transport.write_eof()  # a close over what is still sent would take the answer along
+        self.loop.call_later(self.options.close_deadline_s, self.transport.abort)
+
     def _end_flood(self) -> None:
         """Say why, and look at nothing more that comes."""
-        self._is_flooded = True
+        self._is_deaf = True
         self._unread = b""
         reason = self.on_flood()
         if self.protocol.state is State.CONNECTING:

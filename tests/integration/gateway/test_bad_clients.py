@@ -242,6 +242,22 @@ async def test_whoever_speaks_no_http_is_closed_and_nobody_else_notices(garbage:
         await still_works(caller)
 
 
+async def test_whoever_speaks_tls_to_a_plain_socket_is_told_so_at_once() -> None:
+    async with (
+        gateway_house(hello_deadline_s=600) as house,
+        await anyio.connect_tcp("127.0.0.1", house.gateway.port) as stream,
+    ):
+        await stream.send(b"\x16\x03\x01")
+        told = b""
+        with anyio.fail_after(10), suppress(anyio.EndOfStream):
+            while True:
+                told += await stream.receive()
+        head, _, text = told.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert text == b"no TLS is spoken here, expected an address with ws:// or http://\n"
+        assert f"Content-Length: {len(text)}".encode() in head
+
+
 async def hung_up(stream: ByteStream) -> None:
     """Return once the other end has closed."""
     with anyio.fail_after(10), suppress(anyio.EndOfStream, anyio.BrokenResourceError):

@@ -69,7 +69,7 @@ async def test_a_server_that_stays_away_ends_the_wait(connects: bool) -> None:
             patience.on_connection(None)
         await anyio.sleep_forever()
 
-    assert patience.ran_out == "and no server at ws://here for 60 s"
+    assert patience.ran_out == "and no connection to ws://here for 60 s"
     assert anyio.current_time() - began_s == pytest.approx(60)
 
 
