@@ -176,7 +176,8 @@ async def _watch_signals(stop: _Stop, *, task_status: anyio.abc.TaskStatus[None]
 
 def _bound_s(settings: Settings, *, drain_s: float) -> float:
     """Of a server that ends, from the beginning of its drain on."""
-    return drain_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
+    bound_s = drain_s + 2 * settings.gateway.close_deadline_s + _STOP_SLACK_S
+    return min(bound_s, threading.TIMEOUT_MAX)  # some 290 years, beyond which no timer can be set
 
 
 def _take_descriptors() -> None:
