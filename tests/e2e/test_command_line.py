@@ -7,16 +7,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
-import click
 import pytest
 
 from tests.support.command_line import Command, ServerProcess
-from torpor.cli import remote
 
 BRISK = "pace_cps = 0"
 """Says everything at once."""
@@ -319,67 +314,6 @@ def test_copy_of_a_served_home_leaves_the_server_of_the_original_alone(
     assert torpor.complaint("ps", "--home", str(copy)).startswith(gone)
     file.write_text(json.dumps({name: value for name, value in left.items() if name != "written_in"}))
     assert "keep" in torpor.output("ps", "--home", str(copy))  # as servers before wrote it
-
-
-def test_address_of_something_else_is_told_at_once(server: ServerProcess, torpor: Command) -> None:
-    url = server.ready["url"]
-    for verb in ("ps", "chat"):
-        complaint = torpor.complaint(verb, "--url", f"wss:{url.removeprefix('ws:')}", "--token", server.ready["token"])
-        assert complaint.endswith(f"speaks no TLS, expected the address {url} (refused)")
-    with full() as port:
-        complaint = torpor.complaint("ps", "--url", f"ws://127.0.0.1:{port}/page", "--token", "t")
-    assert complaint.endswith("answered HTTP 200, expected the WebSocket of a Torpor server (refused)")
-
-
-def test_server_that_is_full_until_nobody_waits_any_more_is_told_as_such(torpor: Command) -> None:
-    with full() as port:
-        sending = ("send", "Hello", "--reconnect", "0.5", "--url", f"ws://127.0.0.1:{port}", "--token", "t")
-        complaint = torpor.complaint(*sending)
-    assert complaint.startswith(
-        f"torpor: no reply and no connection to ws://127.0.0.1:{port} for 0.5 s, it answered HTTP 503 (too many "
-        "connections, try again later); the message was not acknowledged"
-    )
-
-
-def test_question_that_nobody_answers_in_time_is_told_with_what_stood_in_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "ANSWER_DEADLINE_S", 0.5)
-    with full() as port, pytest.raises(click.ClickException) as told:
-        remote.ask(remote.Server(home=tmp_path, url=f"ws://127.0.0.1:{port}", token="t"), lambda asked: asked.listed())
-
-    why = "it answered HTTP 503 (too many connections, try again later)"
-    assert str(told.value) == f"ws://127.0.0.1:{port} gave no answer within 0.5 s: {why}"
-
-
-class Full(BaseHTTPRequestHandler):
-    """A server without room, and with a page."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        is_page = self.path == "/page"
-        self.send_response(200 if is_page else 503)
-        self.send_header("Content-Type", "text/html" if is_page else "text/plain")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(b"<p>" if is_page else b"too many connections, try again later\n")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def full() -> Iterator[int]:
-    """Its port."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Full) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_token_found_in_a_home_is_given_to_its_own_server_alone(server: ServerProcess, torpor: Command) -> None:

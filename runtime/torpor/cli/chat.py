@@ -51,7 +51,7 @@ async def _chat(server: Server, wanted: str | None, agent: str) -> None:
     session: ChatSession | None = None
 
     def on_connection(welcome: Welcome | None) -> None:
-        if session is not None:
+        if session is not None and client.ended is None:  # that is told by itself, behind what was said before it
             session.on_connection(is_there=welcome is not None)
 
     async with server.client(url, token, on_connection=on_connection) as client:

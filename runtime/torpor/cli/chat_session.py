@@ -118,14 +118,16 @@ class ChatSession:
 
         Raises: whatever ends ``items``.
         """
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self._obey, tasks)
-            self._recall(await anext(items))
-            tasks.start_soon(self._follow, items)
-            tasks.start_soon(self._read, lines, tasks)
-            await self._leaving.wait()
-            tasks.cancel_scope.cancel()
-        self._screen.close()
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._obey, tasks)
+                self._recall(await anext(items))
+                tasks.start_soon(self._follow, items)
+                tasks.start_soon(self._read, lines, tasks)
+                await self._leaving.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._screen.close()
 
     def on_connection(self, *, is_there: bool) -> None:
         """The connection came or went."""

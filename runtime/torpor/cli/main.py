@@ -68,7 +68,9 @@ STOPPED: Final = 130
 
 
 _REMEDIES: Final = {
-    "unauthenticated": "`torpor token` signs one with the secret of the server's home, unless an issuer of its own does",
+    "unauthenticated": (
+        "`torpor token` signs one with the secret of the server's home, unless an issuer of its own does"
+    ),
     "token_expired": "`torpor token` signs a newer one, unless an issuer of its own does",
     "not_permitted": "`torpor token --scope` signs one that does",
     "unknown_conversation": "`torpor ps` lists those of this token",

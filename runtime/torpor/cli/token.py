@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from torpor.cli.output import json_option, print_json, program
 from torpor.clock import SystemClock
 from torpor.gateway.auth import Scope, is_owner_name, mint
 from torpor.gateway.key_loaders import configured_secret
-from torpor.local_files import read_secret
+from torpor.local_files import SECRET_BYTES, keep_secret, make_data_folder, read_secret
 from torpor.records.ids import DEFAULT_TENANT
 from torpor.settings import read_section
 
@@ -83,8 +84,8 @@ def command(
 ) -> None:
     """Sign a token and print it.
 
-    The server need not run. The secret is the one that [auth] of the home names, else that of the data folder. A token
-    cannot be called back before it ends.
+    The server need not run, nor have run. The secret is the one that [auth] of the home names, else that of the data
+    folder, which is made where there is none. A token cannot be called back before it ends.
     """
     secret, more = _signing(home, data)
     now_us = SystemClock().now_us()
@@ -111,7 +112,12 @@ def _signing(home: Path, data: Path | None) -> tuple[bytes, dict[str, str]]:
     if (given := configured_secret(auth, home=home.resolve(), environ=os.environ)) is not None:
         return given, {claim: value for claim, value in (("iss", auth.issuer), ("aud", auth.audience)) if value}
     folder = data_folder(home, data)
-    if (own := read_secret(folder)) is None:
-        remedy = f"start the server once: {program()} serve{where(home, data)}"
-        raise click.ClickException(f"no secret in {folder}, {remedy}")
+    if (own := read_secret(folder)) is not None:
+        return own, {}
+    if not (home / "config").is_dir():
+        remedy = f"name an agent home, or make one with `{program()} init {shlex.quote(str(home))}`"
+        raise click.ClickException(f"no secret in {folder}, and {home} is no agent home; {remedy}")
+    make_data_folder(folder)
+    own = keep_secret(folder, fresh=os.urandom(SECRET_BYTES))
+    click.echo(f"torpor: new secret in {folder}, as of a first start: `{program()} serve{where(home, data)}`", err=True)
     return own, {}

@@ -75,6 +75,8 @@ class Connection:
         """Made by the writer when ``core.outgoing`` is empty."""
         self.opened = 0
         self.resent = 0
+        self.final: ClientError | None = None
+        """Why there is no point in it any more; known before ``on_change`` hears of the last connection's end."""
         self.trouble = ""
         """What stands in the way of a connection, or ended the last one; empty once the server has said welcome."""
 
@@ -90,7 +92,7 @@ class Connection:
         while final is None:
             began_s = self._clock.monotonic_s()
             final = await self._connect_once()
-            if isinstance(final, TokenExpired) and self._token_source is not None:
+            if self._is_renewable(final):
                 final = await self._renewed()
             if final is not None:
                 break
@@ -98,6 +100,9 @@ class Connection:
             failures = 0 if is_stable else failures + 1
             await anyio.sleep(wait_s(failures, options=self._options, chance=self._jitter()))
         return final
+
+    def _is_renewable(self, final: ClientError | None) -> bool:
+        return isinstance(final, TokenExpired) and self._token_source is not None
 
     async def _renewed(self) -> NoToken | OtherPerson | None:
         """Have the source give a token; the error when it does not."""
@@ -201,6 +206,8 @@ class Connection:
             try:
                 final = await self._read(socket, tasks)
             finally:
+                if not self._is_renewable(final):
+                    self.final = final
                 if self._core.welcome is not None:
                     self._on_change(None)
                 self._core.disconnected()

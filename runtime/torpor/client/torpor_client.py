@@ -159,6 +159,11 @@ class TorporClient:
         while there is one, and before the first attempt."""
         return self._connection.trouble
 
+    @property
+    def ended(self) -> ClientError | None:
+        """Why the client gave up, or was left; None while it goes on."""
+        return self._ended or self._connection.final
+
     def statistics(self) -> ClientStatistics:
         return ClientStatistics(
             connections=self._connection.opened,

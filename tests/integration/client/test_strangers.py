@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Subprotocol
 
 from tests.support.gateway_house import House, gateway_house
 from tests.support.gateway_line import token_for
 from torpor.client.failures import ServerRefused
 from torpor.client.options import ClientOptions
 from torpor.client.torpor_client import TorporClient
+from torpor.errors import TokenExpired
 from torpor.records.frames import Welcome
 
 QUICK = ClientOptions(backoff_s=0.01, backoff_max_s=0.05, close_deadline_s=0.5)
@@ -114,3 +117,24 @@ async def test_trouble_is_over_with_the_connection_and_tells_how_that_was_lost(h
             await house.gateway.stop()
             await lost.wait()
         assert client.trouble == "the connection was closed (1001, the server is stopping)"
+
+
+async def test_who_is_told_that_the_connection_is_over_can_ask_whether_that_is_the_end() -> None:
+    async def talk(connection: ServerConnection) -> None:
+        await connection.recv()
+        await connection.send('{"frame":"welcome","principal":"a","tenant":"t","owner":"a","scopes":["chat"]}')
+        await connection.close(codes.pop(0), "because")
+
+    codes = [1012, 4440]
+    seen: list[tuple[bool, type[Exception] | None]] = []
+    async with serve(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("torpor.v1")]) as server:
+        url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+
+        def on_connection(welcome: Welcome | None) -> None:
+            seen.append((welcome is not None, type(client.ended) if client.ended is not None else None))
+
+        async with TorporClient(url, "token", options=QUICK, on_connection=on_connection) as client:
+            with anyio.fail_after(10), pytest.raises(TokenExpired):
+                await client.list()
+        assert seen == [(True, None), (False, None), (True, None), (False, TokenExpired)]
+        assert isinstance(client.ended, TokenExpired)

@@ -80,9 +80,25 @@ def test_owner_with_a_tenant_before_it_is_told_how_to_say_that(home: Path, capsy
     assert "; the tenant is an option of its own: --tenant north --owner ann; see" in capsys.readouterr().err
 
 
-def test_folder_without_a_secret_is_named_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_home_that_was_never_served_gets_the_secret_of_its_first_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").mkdir()
+
+    assert main(["token", "--subject", "ada", "--home", str(tmp_path)]) == 0
+
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"torpor: new secret in {tmp_path}/.torpor, as of a first start: `")
+    assert shown.err.endswith(f"serve --home {tmp_path}`\n")
+    secret = keep_secret(tmp_path / ".torpor", fresh=SECRET)  # as a start finds it
+    assert secret != SECRET
+    assert Authenticator(secret, clock=SystemClock(), leeway_s=0).authenticate(shown.out.strip()).subject == "ada"
+
+
+def test_what_is_no_home_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["token", "--subject", "ada", "--home", str(tmp_path)]) == 1
 
     shown = capsys.readouterr().err
-    assert shown.startswith(f"torpor: no secret in {tmp_path}/.torpor, start the server once: ")
-    assert shown.endswith(f"serve --home {tmp_path}\n")
+    assert shown.startswith(f"torpor: no secret in {tmp_path}/.torpor, and {tmp_path} is no agent home; name an agent ")
+    assert shown.endswith(f" init {tmp_path}`\n")
+    assert list(tmp_path.iterdir()) == []
