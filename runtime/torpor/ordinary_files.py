@@ -7,11 +7,19 @@ opened for good: only an ordinary file is read, and no more of it than the calle
 import errno
 import os
 import stat
+import struct
 from pathlib import Path
 from typing import Final
 
 # Without O_NONBLOCK, opening a named pipe would wait for somebody to write into it.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+_ACCESS_LIST: Final = "system.posix_acl_access"
+_ENTRY: Final = struct.Struct("<HHI")
+"""Whose kind, rights, id; behind a version of four bytes."""
+_USER, _GROUP_OF_FILE, _GROUP, _MASK = 0x02, 0x04, 0x08, 0x10
+_READ: Final = 0o4
 
 
 class NotOrdinary(OSError):
@@ -66,9 +74,22 @@ def readable_by_others(path: Path, *, how: str = "read it") -> str:
         mode = stat.S_IMODE(path.stat().st_mode)
     except (OSError, ValueError):
         return ""
-    if not mode & (stat.S_IRGRP | stat.S_IROTH):
+    if not (mode & stat.S_IROTH or (mode & stat.S_IRGRP and _a_group_may_read(path))):
         return ""
     return f"{path} has mode {mode:04o}, so that others may {how}, expected 0600: chmod 600 {path}"
+
+
+def _a_group_may_read(path: Path) -> bool:
+    """Or another user. Whether a mode that says so is to be believed: where there is an access control list, such as on
+    what systemd hands to a service, the mode shows what the list may grant at most in place of the group's rights."""
+    try:
+        told = os.getxattr(path, _ACCESS_LIST)
+        entries = list(_ENTRY.iter_unpack(told[4:]))
+    except (OSError, AttributeError, struct.error):  # no list, or a system without them
+        return True
+    most = next((rights for kind, rights, _ in entries if kind == _MASK), _READ)
+    readers = {(kind, who) for kind, rights, who in entries if rights & most & _READ}
+    return any(kind in {_GROUP_OF_FILE, _GROUP} or (kind == _USER and who != os.geteuid()) for kind, who in readers)
 
 
 def shown(text: str) -> str:
