@@ -11,7 +11,8 @@ RUN python -m venv /opt/torpor \
 FROM python:3.11-slim
 COPY --from=build /opt/torpor /opt/torpor
 ENV PATH=/opt/torpor/bin:$PATH PYTHONUNBUFFERED=1
-RUN useradd --create-home agent
+# compose.yaml gives the secret to this id.
+RUN useradd --create-home --uid 1000 agent
 USER agent
 # A fresh named volume begins as a copy of this home; an empty directory mounted here needs `torpor init` once.
 RUN torpor init /home/agent/home
