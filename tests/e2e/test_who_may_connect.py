@@ -65,7 +65,7 @@ def test_an_address_that_others_reach_is_refused_and_what_to_set_is_said(home: P
 @pytest.mark.parametrize(
     ("environ", "remedy"),
     [
-        ({"TORPOR__AUTH__SECRET_ENV": "KEY"}, "auth.secret_env is KEY, which is not set"),
+        ({"TORPOR__AUTH__SECRET_ENV": "KEY"}, "environment: TORPOR__AUTH__SECRET_ENV is KEY, which is not set"),
         ({"TORPOR__AUTH__SECRET_ENV": "KEY", "KEY": "hunter2"}, "a secret of 7 bytes"),
     ],
 )
@@ -84,7 +84,7 @@ def test_the_check_of_a_home_tells_of_it_before_a_start(home: Path) -> None:
 
     wrong = [fact["detail"] for fact in command.facts("config", "check", code=1) if not fact["ok"]]
 
-    assert any("auth.secret_file is" in detail for detail in wrong)
+    assert any("TORPOR__AUTH__SECRET_FILE is" in detail for detail in wrong)
     assert any("gateway.host is '0.0.0.0', which others can reach" in detail for detail in wrong)
 
 

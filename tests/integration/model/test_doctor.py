@@ -99,7 +99,7 @@ async def test_an_agent_without_a_key_is_rehearsed_or_wrong(home: Path) -> None:
     (found,) = await diagnosed(home, key="")
     assert (found.state, found.detail) == (
         "wrong",
-        "model key is 'missing', expected an API key in the variable ANTHROPIC_API_KEY",
+        "model key is missing, expected an API key in the variable ANTHROPIC_API_KEY",
     )
 
 
