@@ -1,9 +1,10 @@
 """``torpor drain``, signals and ``torpor top`` as an operator uses them, on a server in the middle of a turn."""
 
+import os
 import signal
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,29 @@ def test_a_second_signal_also_ends_a_process_whose_event_loop_is_held(torpor: Co
         sending.end(code=1)
 
 
+def test_a_log_that_nobody_reads_holds_up_neither_the_server_nor_its_end(torpor: Command) -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writes, b"x" * 4_096)
+    os.set_blocking(writes, True)
+    try:
+        with torpor.serving("--log-level", "debug", log=writes) as server:
+            assert torpor.output("send", "quick", "--conversation", "first").strip() == "At once."
+            assert server.stop() == 0
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
 @pytest.mark.parametrize(
-    ("number", "reason"), [(signal.SIGTERM, CloseReason.RESTARTING), (signal.SIGINT, CloseReason.GOING_AWAY)]
+    ("number", "reason"),
+    [
+        (signal.SIGTERM, CloseReason.RESTARTING),
+        (signal.SIGINT, CloseReason.GOING_AWAY),
+        (signal.SIGHUP, CloseReason.GOING_AWAY),
+    ],
 )
 def test_clients_are_told_whether_the_server_comes_again(
     torpor: Command, number: signal.Signals, reason: CloseReason

@@ -77,9 +77,12 @@ class Command:
         return line
 
     @contextmanager
-    def serving(self, *arguments: str) -> Iterator["ServerProcess"]:
-        """A server that is ready; stopped by SIGTERM at the end unless it is gone already."""
-        server = ServerProcess(self, *arguments)
+    def serving(self, *arguments: str, log: int = 2) -> Iterator["ServerProcess"]:
+        """A server that is ready; stopped by SIGTERM at the end unless it is gone already.
+
+        Args: log: the descriptor that is its standard error.
+        """
+        server = ServerProcess(self, *arguments, log=log)
         try:
             server.start()
             yield server
@@ -98,9 +101,10 @@ class Command:
 class ServerProcess:
     """One ``torpor serve --json``; may be killed and started again on the port that it had."""
 
-    def __init__(self, command: Command, *arguments: str) -> None:
+    def __init__(self, command: Command, *arguments: str, log: int = 2) -> None:
         self._command = command
         self._arguments = arguments
+        self._log = log
         self._process: Fork | None = None
         self.ready: dict[str, str] = {}
 
@@ -121,7 +125,7 @@ class ServerProcess:
         self._said = os.fdopen(out)
         try:
             self._process = Fork(
-                TORPOR, arguments, cwd=self._command.directory, env=self._command.environ, streams=(0, its, 2)
+                TORPOR, arguments, cwd=self._command.directory, env=self._command.environ, streams=(0, its, self._log)
             )
         finally:
             os.close(its)

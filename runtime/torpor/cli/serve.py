@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -23,7 +24,7 @@ from torpor.cli.local_model import model_file_option, model_option, with_local_m
 from torpor.cli.output import json_option, print_json, program
 from torpor.gateway.exposure import reachable_here
 from torpor.model.registry import is_rehearsed
-from torpor.operations.logs import configure_logs
+from torpor.operations.logs import server_logs
 from torpor.settings import Settings, read_settings
 from torpor.supervisor.drain import Drain
 from torpor.toolhost.failures import place_of
@@ -69,7 +70,7 @@ def command(
     model_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Start the engine and serve until Ctrl-C, SIGTERM or `torpor drain`.
+    """Start the engine and serve until Ctrl-C, SIGTERM, the end of its terminal or `torpor drain`.
 
     No turn begins any more then, and running ones come to the end of their step within a deadline; what is left goes on
     at the next start. A second signal ends the process at once with exit code 137, and loses nothing that was
@@ -79,7 +80,6 @@ def command(
         read_settings(home.resolve(), os.environ), instead=instead, file=model_file, environ=os.environ
     )
     level = settings.logs.level if log_level is None else log_level
-    configure_logs(msgspec.structs.replace(settings.logs, level=level))
     folder = data_folder(home, data).resolve()
     _take_descriptors()
 
@@ -98,11 +98,13 @@ def command(
                 await stop.wait(running.drain)
                 stop.end_within(_bound_s(settings, drain_s=running.drain.left_s()))
                 if not as_json:
-                    click.echo("stopping, running turns come to the end of a step first")
+                    with suppress(OSError):  # of a terminal that was closed, which is what SIGHUP tells
+                        click.echo("stopping, running turns come to the end of a step first")
             tasks.cancel_scope.cancel()
 
     try:
-        _run(serve)
+        with server_logs(msgspec.structs.replace(settings.logs, level=level)):
+            _run(serve)
     except* OSError as faults:
         options = settings.gateway
         listens = (options.host if host is None else host, options.port if port is None else port)
@@ -166,8 +168,11 @@ class _Stop:
 
 
 async def _watch_signals(stop: _Stop, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        for number in (signal.SIGINT, signal.SIGTERM):
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        heard.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*heard) as signals:
+        for number in heard:
             signal.signal(number, stop.heard)  # the loop hears of it as well, by the descriptor that wakes it
         task_status.started()
         async for _ in signals:

@@ -7,12 +7,14 @@ the level, since they show frames and requests as they are.
 import contextlib
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final, Literal, TextIO, cast
 
 import msgspec
 import structlog
 
+from torpor.operations.log_stream import Lines, patient
 from torpor.operations.redaction import redact
 
 _log = structlog.get_logger()
@@ -32,8 +34,23 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """``json`` writes one object a line, for machines."""
 
 
-def configure_logs(options: LogOptions) -> None:
-    """Set up the process's logs; called once, by the command line, before anything is logged."""
+@contextmanager
+def server_logs(options: LogOptions) -> Iterator[None]:
+    """The process's logs for the length of a block, in which nobody waits for whoever reads them."""
+
+    def tell(lost: int) -> None:
+        _log.warning("log.lines_lost", lines=lost)
+
+    with patient(sys.stderr, on_lost=tell) as lines:
+        configure_logs(options, lines=lines)
+        yield
+
+
+def configure_logs(options: LogOptions, *, lines: Lines | None = None) -> None:
+    """Set up the process's logs; called once, by the command line, before anything is logged.
+
+    Args: lines: where they go; by default standard error.
+    """
     renderer = (
         structlog.processors.JSONRenderer()
         if options.format == "json"
@@ -52,7 +69,7 @@ def configure_logs(options: LogOptions) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[options.level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", lines or _Unfailing(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
