@@ -401,6 +401,7 @@ def _served(ground: _Ground, parts: ActorParts, *, files: ErasableBlobs, holder:
         creations=parts.creations,
         records_max=settings.supervisor.fork_records_max,
         retry_after_s=settings.supervisor.unavailable_retry_after_s,
+        observer=parts.observer,
     )
     retiring = Retiring(
         directory,

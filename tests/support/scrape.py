@@ -45,7 +45,8 @@ class Numbers:
 async def get(url: str, path: str, *, method: str = "GET", **headers: str) -> Answer:
     """What the server that has its socket at ``url`` answers at ``path``."""
     where = urlsplit(url)
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {where.netloc}", "Connection: close"]
+    host = headers.pop("host", where.netloc)
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     with anyio.fail_after(DEADLINE_S):
         async with await anyio.connect_tcp(str(where.hostname), int(where.port or 0)) as stream:

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from math import ceil
 from typing import Final
+from urllib.parse import urlsplit
 
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
@@ -23,6 +24,19 @@ def is_local(connection: ServerConnection, request: Request | None) -> bool:
     peer = connection.remote_address
     is_near = isinstance(peer, tuple) and bool(peer) and is_loopback_address(str(peer[0]))
     return is_near and request is not None and not any(name in request.headers for name in _OF_PROXIES)
+
+
+def names_this_machine(request: Request) -> bool:
+    """Whether it was sent to a name that leads to this machine everywhere. A web page may have its own name lead here,
+    and would then read answers as its own; what sends no name is no browser."""
+    hosts = request.headers.get_all("Host")
+    if len(hosts) != 1:
+        return not hosts
+    try:
+        name = urlsplit(f"//{hosts[0]}").hostname or ""
+    except ValueError:
+        return False
+    return name == "localhost" or name.endswith(".localhost") or is_loopback_address(name)
 
 
 def not_allowed(connection: ServerConnection) -> Response:

@@ -15,13 +15,13 @@ from torpor.errors import KeysUnavailable, Unauthenticated
 from torpor.gateway.auth import Scope
 from torpor.gateway.authenticator import Authenticator
 from torpor.gateway.exposure import is_loopback_address
-from torpor.gateway.handshake import is_local, refusal
+from torpor.gateway.handshake import is_local, names_this_machine, refusal
 from torpor.gateway.options import GatewayOptions
 
 PATH: Final = "/metrics"
 Access: TypeAlias = Literal["loopback", "operator", "open"]
-"""``loopback``: anybody on this machine, where the server listens there only and no proxy stands before it; everybody
-else as with ``operator``, by a token with that scope."""
+"""``loopback``: anybody on this machine who asks for it by a name like ``localhost``, where the server listens there
+only and no proxy stands before it; everybody else as with ``operator``, by a token with that scope."""
 
 
 class Page(Protocol):
@@ -55,7 +55,7 @@ class MetricsRoute:
     async def answer(self, connection: ServerConnection, request: Request) -> Response:
         """The page, or why not."""
         near = is_local(connection, request)
-        if self._access != "open" and not (self._trusts_near and near):
+        if self._access != "open" and not (self._trusts_near and near and names_this_machine(request)):
             refused = await self._refused(connection, request, is_local=near)
             if refused is not None:
                 return refused

@@ -23,9 +23,10 @@ from torpor.errors import (
     WrongSequence,
 )
 from torpor.records.ids import ConversationKey
-from torpor.records.journal import PUBLIC_RECORDS, JournalRecord
+from torpor.records.journal import PUBLIC_RECORDS, ConversationForked, JournalRecord
 from torpor.store.contract import Lease, Store
 from torpor.supervisor.forking import ForkConversation, copied, receipts_of
+from torpor.turn.contract import UNOBSERVED, Observer
 
 _PAGE: Final = 256
 
@@ -52,8 +53,10 @@ class StoredForks:
         creations: Creations,
         records_max: int,
         retry_after_s: float,
+        observer: Observer = UNOBSERVED,
     ) -> None:
-        """Args: records_max: that one fork copies.  retry_after_s: what commands are told that meet one."""
+        """Args: records_max: that one fork copies.  retry_after_s: what commands are told that meet one.  observer: is
+        told of each; what they copy happened before."""
         self._served = served
         self._store = store
         self._bus = bus
@@ -62,6 +65,7 @@ class StoredForks:
         self._creations = creations
         self._records_max = records_max
         self._retry_after_s = retry_after_s
+        self._observer = observer
 
     async def fork(self, fork: ForkConversation) -> None:
         """See the contract."""
@@ -72,12 +76,12 @@ class StoredForks:
             if row.quarantine and not fork.is_operators:
                 raise Quarantined(fork.source.conversation, reason=row.quarantine)
             if not await self._is_done(fork):
-                await self._begin(fork)
+                await self._begin(fork, agent=row.agent)
 
-    async def _begin(self, fork: ForkConversation) -> None:
+    async def _begin(self, fork: ForkConversation, *, agent: str) -> None:
         await self._creations.admit(fork.into, counts=self._store)
         try:
-            await self._make(fork, await self._read(fork.source))
+            await self._make(fork, await self._read(fork.source), agent=agent)
         finally:
             self._creations.settle(fork.into)
 
@@ -89,7 +93,7 @@ class StoredForks:
             raise ConversationExists(fork.into.conversation)
         return True
 
-    async def _make(self, fork: ForkConversation, records: list[JournalRecord]) -> None:
+    async def _make(self, fork: ForkConversation, records: list[JournalRecord], *, agent: str) -> None:
         try:
             copy = copied(fork, records, now_us=self._clock.now_us())
         except BadHistory as exc:
@@ -100,8 +104,11 @@ class StoredForks:
                 await self._store.begin(lease, records=copy, batch_id=self._new_id(), dedupe=receipts_of(copy))
             except WrongSequence:
                 raise ConversationExists(fork.into.conversation) from None
+        begins = max(at for at, record in enumerate(copy) if isinstance(record, ConversationForked))
+        new = [record for record in copy[begins:] if isinstance(record, PUBLIC_RECORDS)]
         # Whoever watches the id already hears that there is something, and reads the rest.
-        self._bus.publish(fork.into, [record for record in copy[-2:] if isinstance(record, PUBLIC_RECORDS)])
+        self._bus.publish(fork.into, new)
+        self._observer.committed(fork.into, new, agent=agent)
 
     async def _read(self, key: ConversationKey) -> list[JournalRecord]:
         """Raises: NotForkable: it has too many records. JournalCorrupt."""

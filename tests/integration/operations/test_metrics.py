@@ -101,6 +101,17 @@ async def test_known_work_is_counted_to_the_last_turn_call_and_token(home: Home)
     assert numbers.value("torpor_tool_seconds_count", tool="file_it") == 1
 
 
+async def test_events_are_counted_once_a_fork_and_a_new_title_among_them(home: Home) -> None:
+    async with living(home, DONE) as house:
+        await house.ask("Hello.")
+        before = (await scraped(house.server.url)).value("torpor_events_committed_total") or 0
+        await house.client.fork("c1", "c2", title="Other")
+        await house.client.rename("c1", "First")
+        after = (await scraped(house.server.url)).value("torpor_events_committed_total") or 0
+
+    assert after - before == 3
+
+
 async def test_store_is_counted_as_the_journals_have_it(home: Home) -> None:
     async with living(home) as house:
         await known_work(house)
@@ -217,6 +228,21 @@ class TestAccess:
     async def test_client_on_this_machine_may(self, home: Home) -> None:
         async with living(home) as house:
             assert (await get(house.server.url, "/metrics")).status == 200
+
+    @pytest.mark.parametrize(
+        ("host", "status"),
+        [
+            ("localhost:8001", 200),
+            ("metrics.localhost", 200),
+            ("[::1]:8001", 200),
+            ("evil.example", 401),
+            ("127.0.0.1.evil.example:8001", 401),
+            ("[::1", 401),
+        ],
+    )
+    async def test_page_whose_own_name_leads_here_may_not(self, home: Home, host: str, status: int) -> None:
+        async with living(home) as house:
+            assert (await get(house.server.url, "/metrics", host=host)).status == status
 
     async def test_client_behind_a_proxy_needs_an_operators_token(self, home: Home) -> None:
         async with living(home) as house:
