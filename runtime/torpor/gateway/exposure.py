@@ -1,8 +1,8 @@
 """What an address that others can reach needs before anything listens on it.
 
-Above: the composition root. On the loopback address nothing is needed: whoever gets there is on this machine. Elsewhere
-tokens must not travel in the clear, and the data folder's own secret is not enough: it came about by itself, and signed
-a development token that never ends and may do everything.
+Above: the composition root. On the loopback address nothing is needed: whoever gets there is on this machine, unless a
+proxy is said to stand before it. Elsewhere tokens must not travel in the clear, and the data folder's own secret is not
+enough: it came about by itself, and signed a development token that never ends and may do everything.
 """
 
 import ipaddress
@@ -27,11 +27,13 @@ _SIGNED: Final = "a secret of your own by auth.secret_file or auth.secret_env, o
 
 def check_exposure(options: GatewayOptions, auth: AuthOptions, *, is_loopback: bool) -> None:
     """Raises: ConfigError: others could reach the address, and something they need is missing."""
-    has_tls = bool(options.tls_certificate) or options.tls == "terminated"
+    is_behind_proxy = options.tls == "terminated"
+    has_tls = bool(options.tls_certificate) or is_behind_proxy
     has_secret = bool(auth.secret_file or auth.secret_env or auth.jwks)
     missing = [text for text, is_there in ((_ENCRYPTED, has_tls), (_SIGNED, has_secret)) if not is_there]
-    if not is_loopback and missing:
-        found = Words(f"{options.host!r}, which others can reach")
+    if missing and (is_behind_proxy or not is_loopback):
+        by = " by the proxy of gateway.tls = 'terminated'" if is_loopback else ""
+        found = Words(f"{options.host!r}, which others can reach{by}")
         raise ConfigError(_ADDRESS, key="gateway.host", found=found, expected="; and ".join(missing))
 
 

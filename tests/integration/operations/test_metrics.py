@@ -271,7 +271,8 @@ class TestAccess:
         assert statuses == [401, 401, 403, 200]
 
     async def test_this_machine_is_not_trusted_where_a_proxy_ends_tls(self, home: Home) -> None:
-        home.settings(gateway={"tls": "terminated"})
+        (home.path / "secret.txt").write_text("of at least thirty-two characters")
+        home.settings(gateway={"tls": "terminated"}, auth={"secret_file": "secret.txt"})
         async with living(home) as house:
             assert (await get(house.server.url, "/metrics")).status == 401
 

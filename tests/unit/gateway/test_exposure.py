@@ -40,7 +40,21 @@ def test_what_is_missing_is_told_whole_and_what_is_there_is_not(
     assert told.startswith("address to listen on: gateway.host is '10.0.0.7', which others can reach, expected ")
     assert [word for word in missing if word not in told] == []
     assert ("TLS here" in told, "secret of your own" in told) == (not gateway, not auth)
-    check_exposure(options, AuthOptions(**auth), is_loopback=True)
+
+
+@pytest.mark.parametrize(("gateway", "auth"), [({}, {}), (FILES, {}), ({}, {"secret_env": "S"})])
+def test_on_this_machine_alone_nothing_is_missing(gateway: dict[str, Any], auth: dict[str, Any]) -> None:
+    check_exposure(GatewayOptions(host="127.0.0.1", **gateway), AuthOptions(**auth), is_loopback=True)
+
+
+def test_a_proxy_before_it_brings_others_to_the_loopback_address() -> None:
+    options = GatewayOptions(host="127.0.0.1", tls="terminated")
+
+    with pytest.raises(
+        ConfigError, match=r"which others can reach by the proxy of gateway\.tls = 'terminated', expected a"
+    ):
+        check_exposure(options, AuthOptions(), is_loopback=True)
+    check_exposure(options, AuthOptions(secret_env="S"), is_loopback=True)
 
 
 @pytest.mark.parametrize("gateway", [FILES, {"tls": "terminated"}])
