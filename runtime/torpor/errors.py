@@ -484,6 +484,13 @@ class StoreFull(StoreError):
     retry = Retry.SAFE
 
 
+class StoreGone(StoreError):
+    """What the store writes into was moved away, deleted or replaced; nothing was written, since it would be lost."""
+
+    code = "store_gone"
+    retry = Retry.SAFE
+
+
 class StoreUnavailable(StoreError):
     """The write may or may not have happened: re-read the head and compare the batch id."""
 

@@ -80,6 +80,7 @@ SAMPLES = [
     errors.JobLost("k", job="j_1"),
     errors.LeaseHeld("k", holder="s_1", until_us=7),
     errors.StoreFull("the disk is full"),
+    errors.StoreGone("the database is not there any more"),
     errors.StoreUnavailable("lost"),
     errors.JournalCorrupt("k", reason="record 7 is missing"),
     errors.StoreUnusable("the database is locked"),
@@ -133,7 +134,17 @@ def test_what_may_be_repeated_is_told_apart_from_what_must_be_looked_into() -> N
     passing = {"ProviderUnavailable", "RateLimited", "Overloaded", "StreamLost", "AttachmentsUnavailable"}
     assert (
         safe
-        == {"Busy", "NotNow", "Unavailable", "JobIsRunning", "JobFailed", "LeaseHeld", "StoreFull", "KeysUnavailable"}
+        == {
+            "Busy",
+            "NotNow",
+            "Unavailable",
+            "JobIsRunning",
+            "JobFailed",
+            "LeaseHeld",
+            "StoreFull",
+            "StoreGone",
+            "KeysUnavailable",
+        }
         | {
             "TooManyUpdates",
             "TooManyChanges",

@@ -29,7 +29,16 @@ import structlog
 
 from torpor.clock import Clock
 from torpor.conversation.text import clean
-from torpor.errors import InvariantBroken, JobFailed, JobImpossible, JobLost, StoreError, StoreFull, StoreUnavailable
+from torpor.errors import (
+    InvariantBroken,
+    JobFailed,
+    JobImpossible,
+    JobLost,
+    StoreError,
+    StoreFull,
+    StoreGone,
+    StoreUnavailable,
+)
 from torpor.jobs.backoff import longest_pause_s, pause_s
 from torpor.jobs.contract import GivesUp, JobHandler
 from torpor.jobs.options import JobOptions
@@ -375,7 +384,7 @@ class JobRunner:
         while True:
             try:
                 return await action()
-            except (StoreFull, StoreUnavailable) as exc:
+            except (StoreFull, StoreGone, StoreUnavailable) as exc:
                 _log.warning("jobs.store_failed", why=str(exc), again_in_s=pause_s)
             if gives_up and self._is_stopping:
                 return None

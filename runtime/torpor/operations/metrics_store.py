@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from torpor.clock import Clock
-from torpor.errors import StoreFull, StoreUnavailable, TorporError
+from torpor.errors import StoreFull, StoreGone, StoreUnavailable, TorporError
 from torpor.operations import metrics_table as table
 from torpor.operations.metrics import Metrics, Spread
 from torpor.store.contract import Store, Ticket
@@ -66,7 +66,7 @@ class CountedCore:
             self._records.add(by=len(request.records))
 
     def _judge(self, outcomes: Sequence[Outcome]) -> None:
-        if any(isinstance(outcome, StoreFull | StoreUnavailable) for outcome in outcomes):
+        if any(isinstance(outcome, StoreFull | StoreGone | StoreUnavailable) for outcome in outcomes):
             self._failed_s = self._clock.monotonic_s()
         elif outcomes:
             self._failed_s = None

@@ -14,6 +14,7 @@ from torpor.errors import (
     InvariantBroken,
     JournalCorrupt,
     StoreFull,
+    StoreGone,
     StoreUnavailable,
     TorporError,
     WrongSequence,
@@ -325,3 +326,25 @@ def commits_in_log(path: Path) -> int:
     page_bytes = int.from_bytes(log[8:12], "big")
     frames = range(32, len(log), 24 + page_bytes)
     return sum(int.from_bytes(log[at + 4 : at + 8], "big") > 0 for at in frames)
+
+
+def test_nothing_is_written_into_a_file_that_was_moved_away_and_all_of_it_once_it_is_back(medium: Medium) -> None:
+    first = opening()
+    asked = append(first)
+    away = medium.path.with_name("elsewhere.db")
+    medium.path.rename(away)
+    with structlog.testing.capture_logs() as logs:
+        outcomes = [*medium.commit(asked, Tidy()), *medium.commit(asked)]
+    assert kinds(outcomes) == [StoreGone, bool, StoreGone]
+    assert "is not there any more: put back the data folder" in str(outcomes[0])
+    assert [line["event"] for line in logs] == ["store.gone"], "which is told once"
+
+    medium.path.write_bytes(b"")
+    (outcome,) = medium.commit(asked)
+    assert isinstance(outcome, StoreGone)
+    assert "is another one by now" in str(outcome)
+    assert medium.path.read_bytes() == b""
+
+    away.rename(medium.path)
+    assert medium.commit(asked) == [None]
+    assert medium.journal() == first

@@ -8,6 +8,9 @@ damaged page, which ends a transaction, each gets a transaction of its own.
 When the medium fails, the whole group does: a full disk and a held lock mean that nothing was written; after an I/O
 error the connection is replaced, and the heads are read before anyone is answered. A ``Tidy`` writes nothing that could
 fail with the others, so it is done all the same, and what hinders it is its answer.
+
+A file that was moved away or deleted can be written for as long as it is open, and is lost with this process. So before
+each commit it is looked for where it belongs.
 """
 
 import contextlib
@@ -18,7 +21,7 @@ from typing import Any, Final
 
 import structlog
 
-from torpor.errors import StoreError
+from torpor.errors import StoreError, StoreGone
 from torpor.store.requests import Append, AskHead, Begin, Outcome, Request, Tidy
 from torpor.store.sqlite.carrying_out import FAULTS, asked_head, carry_out, concerns_one, head_of, prepare, why_refused
 from torpor.store.sqlite.connection import is_damage, primary_code, translated
@@ -39,6 +42,9 @@ class SqliteCore:
         self._connect = connect
         self._path = path
         self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        """Device and number of the one that was opened first."""
+        self._is_gone = False
         self._hindrance = ""
         """What keeps the log from being emptied, once that was tried."""
 
@@ -51,6 +57,8 @@ class SqliteCore:
             db.close()
             raise
         self._db = db
+        if self._file is None:
+            self._file = _found(self._path)
         return db
 
     def close(self) -> None:
@@ -62,10 +70,26 @@ class SqliteCore:
             db.close()
 
     def commit(self, requests: Sequence[Request]) -> list[Outcome]:
+        if (gone := self._gone()) is not None:
+            return [False if isinstance(request, Tidy) else gone for request in requests]
         try:
             return self._commit(self._db or self._reopen(), requests)
         except sqlite3.Error as exc:
             return self._all_failed(requests, exc)
+
+    def _gone(self) -> StoreGone | None:
+        """Why nothing is to be written, if what is there by the path is not what is open."""
+        found = _found(self._path)
+        was_gone, self._is_gone = self._is_gone, found != self._file
+        if not self._is_gone:
+            return None
+        what = "is not there any more" if found is None else "is another one by now"
+        error = StoreGone(
+            f"{self._path} {what}: put back the data folder that this server was started with, or stop it"
+        )
+        if not was_gone:
+            _log.error("store.gone", error=str(error))
+        return error
 
     def _commit(self, db: sqlite3.Connection, requests: Sequence[Request]) -> list[Outcome]:
         outcomes = _written(db, requests)
@@ -195,6 +219,15 @@ def _is_there(db: sqlite3.Connection, append: Append) -> bool:
 def _rollback(db: sqlite3.Connection) -> None:
     if db.in_transaction:
         db.execute("ROLLBACK")
+
+
+def _found(path: Path) -> tuple[int, int] | None:
+    """Device and number of a file; None where there is none."""
+    try:
+        its = path.stat()
+    except OSError:
+        return None
+    return its.st_dev, its.st_ino
 
 
 def _truncate_log(db: sqlite3.Connection) -> bool:
