@@ -4,13 +4,11 @@ import errno
 import os
 import resource
 import shlex
-import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import anyio
@@ -22,11 +20,11 @@ from torpor import app
 from torpor.cli.folders import data_folder, data_option, home_option, where
 from torpor.cli.local_model import model_file_option, model_option, with_local_model
 from torpor.cli.output import json_option, print_json, program
+from torpor.cli.stop import Stop
 from torpor.gateway.exposure import reachable_here
 from torpor.model.registry import is_rehearsed
 from torpor.operations.logs import server_logs
 from torpor.settings import Settings, read_settings
-from torpor.supervisor.drain import Drain
 from torpor.toolhost.failures import place_of
 
 _log = structlog.get_logger()
@@ -35,8 +33,6 @@ _STOP_SLACK_S: Final = 5.0
 """For what a stopping server does beside waiting."""
 _ENDED_FROM_WITHIN: Final = 70
 """The exit code where code of a home asked for the end of the process."""
-_KILLED: Final = 137
-"""The exit code of a process that was killed, which a second signal amounts to."""
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,23 +80,21 @@ def command(
     _take_descriptors()
 
     async def serve() -> None:
-        stop = _Stop(bound_s=_bound_s(settings, drain_s=settings.supervisor.stop_deadline_s))
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(_watch_signals, stop)
-            async with app.running(settings, data=folder, host=host, port=port) as running:
-                token = running.development_token if running.is_development else ""
-                ready = Announcement(url=running.url, token=token, data=str(folder))
-                if as_json:
-                    print_json(ready)
-                else:
-                    listens = settings.gateway.host if host is None else host
-                    _announce(ready, settings, listens=listens, chat=_chat_command(ready, home=home, data=data))
-                await stop.wait(running.drain)
-                stop.end_within(_bound_s(settings, drain_s=running.drain.left_s()))
-                if not as_json:
-                    with suppress(OSError):  # of a terminal that was closed, which is what SIGHUP tells
-                        click.echo("stopping, running turns come to the end of a step first")
-            tasks.cancel_scope.cancel()
+        stop = Stop(bound_s=_bound_s(settings, drain_s=settings.supervisor.stop_deadline_s))
+        stop.listen()
+        async with app.running(settings, data=folder, host=host, port=port) as running:
+            token = running.development_token if running.is_development else ""
+            ready = Announcement(url=running.url, token=token, data=str(folder))
+            if as_json:
+                print_json(ready)
+            else:
+                listens = settings.gateway.host if host is None else host
+                _announce(ready, settings, listens=listens, chat=_chat_command(ready, home=home, data=data))
+            await stop.wait(running.drain)
+            stop.end_within(_bound_s(settings, drain_s=running.drain.left_s()))
+            if not as_json:
+                with suppress(OSError):  # of a terminal that was closed, which is what SIGHUP tells
+                    click.echo("stopping, running turns come to the end of a step first")
 
     try:
         with server_logs(msgspec.structs.replace(settings.logs, level=level)):
@@ -119,64 +113,6 @@ def _run(serve: Callable[[], Awaitable[None]]) -> None:
     except SystemExit as exc:
         _log.critical("server.ended_from_within", code=str(exc.code), where=place_of(exc))
         raise SystemExit(_ENDED_FROM_WITHIN) from exc
-
-
-class _Stop:
-    """Why a server ends: the first signal, or an operator's drain."""
-
-    def __init__(self, *, bound_s: float) -> None:
-        """Args: bound_s: within which the event loop hears of a signal, or the process ends."""
-        self._bound_s: float | None = bound_s
-        self._signal: signal.Signals | None = None
-        self._came = anyio.Event()
-
-    def heard(self, number: int, _where: FrameType | None) -> None:
-        """A signal; the second one ends the process. Called between two lines of whatever runs, so that neither needs
-        an event loop that goes on: a tool may hold it, or a log that nobody reads."""
-        if self._signal is not None:
-            os._exit(_KILLED)
-        self._signal = signal.Signals(number)
-        if self._bound_s is not None:
-            signal.signal(signal.SIGALRM, lambda *_: os._exit(_KILLED))
-            signal.setitimer(signal.ITIMER_REAL, self._bound_s)
-
-    def came(self) -> None:
-        """The event loop has heard of it."""
-        self._came.set()
-
-    def end_within(self, bound_s: float) -> None:
-        """A tool that cannot be stopped does not keep a stopping server: what was acknowledged is durable anyway."""
-        self._bound_s = None
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        timer = threading.Timer(bound_s, os._exit, [_KILLED])
-        timer.daemon = True
-        timer.start()
-
-    async def wait(self, drain: Drain) -> None:
-        """Return once it is to end. Whoever sends SIGTERM starts servers as well, so that is told as a drain."""
-        async with anyio.create_task_group() as tasks:
-
-            async def hear() -> None:
-                await drain.began.wait()
-                self._came.set()
-
-            tasks.start_soon(hear)
-            await self._came.wait()
-            tasks.cancel_scope.cancel()
-        if self._signal is signal.SIGTERM:
-            drain.begin()
-
-
-async def _watch_signals(stop: _Stop, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-    heard = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
-        heard.append(signal.SIGHUP)
-    with anyio.open_signal_receiver(*heard) as signals:
-        for number in heard:
-            signal.signal(number, stop.heard)  # the loop hears of it as well, by the descriptor that wakes it
-        task_status.started()
-        async for _ in signals:
-            stop.came()
 
 
 def _bound_s(settings: Settings, *, drain_s: float) -> float:

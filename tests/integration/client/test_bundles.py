@@ -35,7 +35,7 @@ async def test_what_a_sub_agent_left_is_read_as_json_decodes() -> None:
 
 async def test_example_of_the_page_shows_what_a_sub_agent_does_and_what_it_left() -> None:
     page = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
-    _, example, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (example,) = (text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def show_sub_agent" in text)
     said: list[Any] = []
     names: dict[str, Any] = {"print": said.append}
     exec(example, names)
