@@ -4,6 +4,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
@@ -41,8 +42,9 @@ def test_lines_come_whole_and_in_order(pipe: tuple[int, int]) -> None:
     lines.close(DEADLINE_S)
 
 
-def test_what_a_stalled_reader_leaves_waits_up_to_a_bound_and_what_is_lost_is_told(pipe: tuple[int, int]) -> None:
-    reads, writes = pipe
+def test_what_a_stalled_reader_leaves_waits_up_to_a_bound_and_what_is_lost_is_told() -> None:
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     lost: list[int] = []
     is_told = threading.Event()
 
@@ -52,13 +54,16 @@ def test_what_a_stalled_reader_leaves_waits_up_to_a_bound_and_what_is_lost_is_to
 
     lines = PatientLines(writes, on_lost=tell)
     line = f"{'x' * (PIPE_BYTES - 1)}\n"
-    for _ in range(3 * WAITING_MAX):  # no wait: the thread can take a few of them before it is stuck
+    for _ in range(3 * WAITING_MAX):
         lines.write(line)
-    taken = 0
-    while not is_told.is_set():
-        taken += len(os.read(reads, PIPE_BYTES))
-    under_way = taken // PIPE_BYTES + 1
-    assert 2 * WAITING_MAX - under_way <= lost[0] <= 2 * WAITING_MAX
+    with os.fdopen(reads, "rb") as pipe, ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read)
+        assert is_told.wait(DEADLINE_S)
+        lines.close(DEADLINE_S)
+        os.close(writes)
+        taken = read.result(DEADLINE_S).decode().count(line)
+    assert WAITING_MAX <= taken < 3 * WAITING_MAX
+    assert sum(lost) == 3 * WAITING_MAX - taken
 
 
 def test_a_reader_that_stalls_for_good_does_not_keep_the_end(pipe: tuple[int, int]) -> None:
