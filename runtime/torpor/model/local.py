@@ -12,8 +12,11 @@ import importlib.util
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -39,6 +42,8 @@ _BATCH_TOKENS: Final = 128
 """Of a prompt, between two looks at whether anybody still waits; its own 2,048 are half a minute on one core."""
 _PROMPTS_MIB: Final = 256
 """For the prompts of other conversations, kept so that they need not be read again; its own are 8 GiB."""
+_ANSWER_S: Final = 30.0
+"""Of a server that has loaded its file: its first answer takes some milliseconds."""
 _CLOSE_S: Final = 30.0
 """To end a load that is under way, which cannot be stopped."""
 _log = structlog.get_logger()
@@ -82,7 +87,8 @@ class LocalServer:
         try:
             library = importlib.import_module(LIBRARY)
             self._server = library.Server(self._parameters(library.CommonParams(), threads=threads))
-        except (ImportError, OSError, RuntimeError) as exc:
+            _answers(str(self._server.listening_address))
+        except (ImportError, OSError, RuntimeError, HTTPException) as exc:
             self._fault = f"llama.cpp cannot load {self.options.path}: {exc}"
             raise ModelUnknown(self._fault) from exc
         _log.info("model.loaded", file=self.options.path, threads=threads, window_tokens=self.options.window_tokens)
@@ -104,6 +110,18 @@ class LocalServer:
 
     def __repr__(self) -> str:
         return f"<LocalServer {self.options.path} loaded={self._server is not None}>"
+
+
+def _answers(url: str) -> None:
+    """Return once a server that was just made is at work: one that is closed before never ends, and holds the
+    interpreter all the while.
+
+    Raises: OSError, HTTPException: it does not answer.
+    """
+    where = urlsplit(url)
+    with closing(HTTPConnection(where.hostname or "", where.port, timeout=_ANSWER_S)) as line:
+        line.request("GET", "/health")
+        line.getresponse().read()
 
 
 class LocalHost(AnthropicHost):

@@ -266,3 +266,12 @@ async def test_a_load_that_is_left_ends_before_the_process_does(file: Path, tmp_
             await anyio.lowlevel.checkpoint()
     with pytest.raises(ModelUnknown, match="was closed"):
         await host.probe()
+
+
+def test_a_file_that_was_only_just_loaded_can_be_closed(file: Path) -> None:
+    for _ in range(3):
+        server = LocalServer(
+            local_options({**LOCAL, "path": str(file), "window_tokens": 256}, home=Path(), where="here"), key="k"
+        )
+        server.url()
+        server.close()
