@@ -42,8 +42,8 @@ _BATCH_TOKENS: Final = 128
 """Of a prompt, between two looks at whether anybody still waits; its own 2,048 are half a minute on one core."""
 _PROMPTS_MIB: Final = 256
 """For the prompts of other conversations, kept so that they need not be read again; its own are 8 GiB."""
-_ANSWER_S: Final = 30.0
-"""Of a server that has loaded its file: its first answer takes some milliseconds."""
+_ANSWER_S: Final = 120.0
+"""Of a server that has loaded its file, to a prompt of one token: some milliseconds, with a large model seconds."""
 _CLOSE_S: Final = 30.0
 """To end a load that is under way, which cannot be stopped."""
 _log = structlog.get_logger()
@@ -87,7 +87,7 @@ class LocalServer:
         try:
             library = importlib.import_module(LIBRARY)
             self._server = library.Server(self._parameters(library.CommonParams(), threads=threads))
-            _answers(str(self._server.listening_address))
+            _at_work(str(self._server.listening_address), key=self.key)
         except (ImportError, OSError, RuntimeError, HTTPException) as exc:
             self._fault = f"llama.cpp cannot load {self.options.path}: {exc}"
             raise ModelUnknown(self._fault) from exc
@@ -112,15 +112,16 @@ class LocalServer:
         return f"<LocalServer {self.options.path} loaded={self._server is not None}>"
 
 
-def _answers(url: str) -> None:
-    """Return once a server that was just made is at work: one that is closed before never ends, and holds the
-    interpreter all the while.
+def _at_work(url: str, *, key: str) -> None:
+    """Return once the queue of a server that was just made is served: one that is closed before never ends, and holds
+    the interpreter all the while. Its page on health answers earlier than that.
 
     Raises: OSError, HTTPException: it does not answer.
     """
     where = urlsplit(url)
     with closing(HTTPConnection(where.hostname or "", where.port, timeout=_ANSWER_S)) as line:
-        line.request("GET", "/health")
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        line.request("POST", "/completion", b'{"prompt": " ", "n_predict": 0}', headers)
         line.getresponse().read()
 
 

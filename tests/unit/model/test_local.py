@@ -1,6 +1,10 @@
 """What a local model's table must say, and how its server is loaded; a double stands in for the library."""
 
 import sys
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +22,8 @@ from torpor.provider_errors import ModelUnknown
 class Llama:
     """The part of ``xllamacpp`` that is used."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.loaded: list[Any] = []
 
     def CommonParams(self) -> Any:  # noqa: N802 -- the library's name
@@ -28,15 +33,33 @@ class Llama:
         self.loaded.append(parameters)
         if "broken" in parameters.model.path:
             raise RuntimeError("no such tensor")
-        return SimpleNamespace(listening_address="http://127.0.0.1:4711")
+        return SimpleNamespace(listening_address=self.url)
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Answers whatever is asked of the double's port."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        is_ours = self.headers["Authorization"] == "Bearer only-ours"
+        self.send_response(HTTPStatus.OK if is_ours else HTTPStatus.UNAUTHORIZED)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
 
 
 @pytest.fixture
-def llama(monkeypatch: pytest.MonkeyPatch) -> Llama:
-    library = Llama()
-    monkeypatch.setitem(sys.modules, "a_double", library)
-    monkeypatch.setattr("torpor.model.local.LIBRARY", "a_double")
-    return library
+def llama(monkeypatch: pytest.MonkeyPatch) -> Iterator[Llama]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        library = Llama(f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setitem(sys.modules, "a_double", library)
+        monkeypatch.setattr("torpor.model.local.LIBRARY", "a_double")
+        yield library
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -110,7 +133,7 @@ def test_threads_are_those_that_have_nothing_to_do_and_at_least_one(cores: int, 
 def test_a_file_is_loaded_once_and_reached_by_this_process_alone(llama: Llama) -> None:
     server = LocalServer(LocalOptions(kind="local", path="/a/small.gguf", threads=3, window_tokens=512), key="secret")
     assert llama.loaded == []
-    assert server.url() == server.url() == "http://127.0.0.1:4711"
+    assert server.url() == server.url() == llama.url
     (parameters,) = llama.loaded
     assert (parameters.model.path, parameters.n_ctx) == ("/a/small.gguf", 512)
     assert parameters.cpuparams.n_threads == parameters.cpuparams_batch.n_threads == 3
