@@ -3,10 +3,12 @@
 import asyncio
 import gc
 import re
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -51,9 +53,15 @@ def census() -> Census:
         tasks=len(asyncio.all_tasks()),
         descriptors=dict(descriptors()),
         objects={repr(kind): count for kind, count in kinds.items() if str(kind.__module__).startswith("torpor.")},
-        entries=sum(len(each) for each in found if type(each) in {dict, set, list} and each is not found),
+        entries=sum(len(each) for each in found if type(each) in {dict, set, list} and not _is_swept(each, found)),
         rss_pages=int(Path("/proc/self/statm").read_text().split()[1]),
     )
+
+
+def _is_swept(each: Any, found: list[Any]) -> bool:
+    """What the interpreter empties when it likes: dead members of weak sets, and timers that were cancelled."""
+    is_sweepings = type(each) is list and bool(each) and isinstance(each[-1], weakref.ref | asyncio.TimerHandle)
+    return each is found or is_sweepings
 
 
 def descriptors() -> Counter[str]:
