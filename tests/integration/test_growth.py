@@ -17,7 +17,7 @@ from torpor.records.frames import Cursor
 from torpor.settings import read_settings
 from torpor.store.options import StoreOptions
 
-CONVERSATIONS = 55
+CONVERSATIONS = 40
 """Between two looks."""
 LOOKS = 6
 """So many that nothing rises from each to the next by chance."""

@@ -33,7 +33,7 @@ def anyio_backend() -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")
 @pytest.mark.parametrize(
-    ("conversations", "deadline_s"), [(450, 150.0), pytest.param(21_000, 3_000.0, marks=pytest.mark.soak)]
+    ("conversations", "deadline_s"), [(360, 150.0), pytest.param(21_000, 3_000.0, marks=pytest.mark.soak)]
 )
 async def test_conversations_that_nobody_puts_to_sleep_leave_room_for_others(
     tmp_path: Path, conversations: int, deadline_s: float
